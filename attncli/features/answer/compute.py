@@ -383,7 +383,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return resting_keys(self.runs.tokens, self.runs.model.identity.source)
 
     def measure(self, cuts: Sequence[Cut], done: _Progress) -> None:
-        """Run those of these cuts that have no result yet, and store their results."""
+        """Run those of these cuts that have no result yet, and store their results.
+
+        done: has the results of the runs so far, and counts further ones.
+        """
         finished = done.results.logprobs
         missing = [cut for cut in cuts if cut.key not in finished]
         if not missing:
@@ -408,7 +411,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
 
     def _keep(self, run: CutRun, done: _Progress) -> None:
         """Store the log probabilities of a run and, of the uncut run, the share of attention that
-        the answer's queries give to each region; then count the run."""
+        the answer's queries give to each region; then count the run.
+
+        done: has the results of the runs so far, and counts further ones.
+        """
         if run.shares is not None:
             # attention [query, key] without the keys on which heads put weight, looking for nothing
             free = run.shares * ~self.rest_mask[: run.shares.shape[1]]
@@ -435,7 +441,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
 
     def compare_with_random(self, done: _Progress) -> None:
         """For the regions of the largest loss, at most `MOST_COMPARED`, also cut random spans of as
-        many tokens each, as controls. Later spans avoid regions that already proved to matter."""
+        many tokens each, as controls. Later spans avoid regions that already proved to matter.
+
+        done: has the results of the runs so far, and counts further ones.
+        """
         accepted: list[int] = []
         compared = 0
         for place in self.rank_regions(done.results):
@@ -464,7 +473,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         return [first]
 
     def write_others(self, done: _Progress) -> None:
-        """Let the model answer without each region that the answer rests on."""
+        """Let the model answer without each region that the answer rests on.
+
+        done: has the results of the runs so far, and counts further ones.
+        """
         places = [
             place
             for place in self.written_places(done.results)
@@ -522,7 +534,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     def matters(self, results: AnswerResults, place: int) -> bool | None:
         """Whether the answer uses the region at `place`: it loses at least `LITTLE` without it, and
         `TIMES` as much as without any random span. None for a region that is not among those
-        compared, and where the loss is large enough but was not compared with random spans."""
+        compared, and where the loss is large enough but was not compared with random spans.
+
+        results: of the runs so far.
+        """
         if self.leaves[place].name not in self.sources:
             return None
         loss = -float(self.changes(results, f"region {place}").mean())
@@ -540,6 +555,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     def fit(self, results: AnswerResults) -> tuple[SparseFit, Floats] | None:
         """Fit the sparse linear model of which regions the answer needs.
 
+        results: of the runs so far.
+
         Returns: the model, and what it is fitted to: the logit of the whole answer's probability a
             token, [subset], of the subsets it is tested on, too. None while a subset has no result,
             and where none were asked for.
@@ -555,6 +572,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         """Regions that may hide each other, as indices of `leaves`: the model of subsets gives each
         at least `HIDES` times the loss of its cut alone, and at least a quarter of the largest
         weight. Empty where there is only one.
+
+        results: of the runs so far.
         """
         fitted_model = self.fit(results)
         if fitted_model is None:
@@ -575,6 +594,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         """The regions that hide each other: cutting one of them alone changes little, because the
         others say the same, but cutting all does. The region that adds least is dropped until each
         adds at least `LITTLE` to the loss.
+
+        results: of the runs so far.
 
         Returns: the regions as indices of `leaves`, and no cuts; or no regions yet, and the cuts
             that still have to run to decide; or neither where no two hide each other.
@@ -609,6 +630,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     def hidden_part(self, results: AnswerResults) -> HiddenRegions | UnsetType:
         """The part of the document on regions that hide each other. UNSET without such regions, and
         where cutting all of them does not lose clearly more than the sum of their single cuts.
+
+        results: of the runs so far.
         """
         group, _ = self.hidden_group(results)
         if not group:
@@ -632,7 +655,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
 
     def weigh(self, done: _Progress) -> None:
         """Run with attention on a region multiplied by each factor in turn; as controls, run with
-        attention on random spans of as many tokens multiplied by the factor that was asked for."""
+        attention on random spans of as many tokens multiplied by the factor that was asked for.
+
+        done: has the results of the runs so far, and counts further ones.
+        """
         weighing = self.choose_weighing(done.results)
         if weighing is None:
             return
@@ -651,7 +677,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         self.measure(cuts, done)
 
     def dose_part(self, results: AnswerResults) -> AnswerDoses | UnsetType:
-        """The part of the document on doses; UNSET until all doses of the region are known."""
+        """The part of the document on doses; UNSET until all doses of the region are known.
+
+        results: of the runs so far.
+        """
         weighing = self.weighing
         if weighing is None:
             return UNSET
@@ -694,6 +723,8 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     def cut_heads(self, done: _Progress) -> None:
         """Estimate how much of the effect of the most important region each head carries; then cut
         the links to it in the first of these heads, one by one and together, and in all heads.
+
+        done: has the results of the runs so far, and counts further ones.
         """
         place = self.most_used_region(done.results)
         if not self.each_head or place is None:
@@ -713,7 +744,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
 
     def carriers_part(self, results: AnswerResults) -> CarryingHeads | UnsetType:
         """The part of the document on the heads that carry the region that the answer depends on
-        most, the largest exact loss first; UNSET until all cuts of heads have run."""
+        most, the largest exact loss first; UNSET until all cuts of heads have run.
+
+        results: of the runs so far.
+        """
         place = self.most_used_region(results)
         if place is None or not {TOGETHER, EVERY} <= results.logprobs.keys():
             return UNSET
@@ -737,7 +771,10 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
 
     def subset_part(self, results: AnswerResults) -> AnswerSubsets | UnsetType:
         """The part of the document on random subsets of regions: the weights of the fitted model,
-        and how well it ranks the subsets it was not fitted on. UNSET until all have run."""
+        and how well it ranks the subsets it was not fitted on. UNSET until all have run.
+
+        results: of the runs so far.
+        """
         fitted_model = self.fit(results)
         if fitted_model is None:
             return UNSET
@@ -911,6 +948,7 @@ def _subset_cuts(leaves: Sequence[LeafRegion], names: Sequence[str], masks: Bool
 
     names: those of the regions that are compared; others are never cut.
     masks: [subset, region compared], true where a region is there.
+    leaves: the regions, each with those of its tokens that lie in no region inside it.
     """
     sources = [leaf for leaf in leaves if leaf.name in names]
     return [
@@ -934,6 +972,7 @@ def _drawn_masks(
     third of all can test the model.
 
     names: those of the regions that are compared.
+    leaves: the regions, each with those of its tokens that lie in no region inside it.
 
     Returns: [subset, region compared], true where a region is there; no rows for 0 `subsets`.
 
@@ -1112,6 +1151,7 @@ def _source_names(leaves: Sequence[LeafRegion], sources: Sequence[str] | None) -
 
     sources: the names that the caller chose; None for all regions that are neither messages of a
         chat nor the rest of the prompt, or for the messages where there are no others.
+    leaves: the regions, each with those of its tokens that lie in no region inside it.
 
     Raises InputError for a name without a region, or whose region is filled by others inside it.
     """
@@ -1142,6 +1182,7 @@ def _results_file(
 
     kept: the folder of the file; None to store nothing.
     request: all other arguments that results depend on; they enter the file's name.
+    leaves: the regions, each with those of its tokens that lie in no region inside it.
     """
     path = None
     if kept is not None:

@@ -288,7 +288,10 @@ class CutRuns(Struct, frozen=True):
 
     def _stretches_after_own(self, paths: Sequence[_Path]) -> Iterator[TokenStretch]:
         """The stretches of tokens to compute for runs that continue the uncut run. Runs with the
-        same first change share a stretch."""
+        same first change share a stretch.
+
+        paths: the runs, each as its cut and where that makes it differ from others.
+        """
         groups: dict[tuple[int, int] | None, list[_Path]] = {}
         for path in paths:
             # at the first event the run leaves the uncut one: it lies behind
@@ -358,6 +361,8 @@ class CutRuns(Struct, frozen=True):
     def _next_groups(self, paths: Sequence[_Path]) -> tuple[int, list[list[_Path]]]:
         """The token at which runs part (or at which recording of the own run starts), and the
         groups of runs that go on from there; no groups where all runs go on alike to the end.
+
+        paths: the runs, each as its cut and where that makes it differ from others.
         """
         # the events of a run: (token, number of what is changed there)
         while True:
@@ -384,7 +389,11 @@ class CutRuns(Struct, frozen=True):
 
     def _extended_state(self, state: _State, part: TokenStretch) -> _State:
         """Run a stretch of tokens that continues from `state`, and return the state after it;
-        `state` stays unchanged."""
+        `state` stays unchanged.
+
+        state: keys and values of the tokens before, and what is kept for the answer.
+        part: the stretch.
+        """
         tokens = self._kept_tokens(self.tokens[part.start : part.stop], part.cut, state.count)
         if not tokens:
             return state

@@ -63,7 +63,7 @@ def answer_figure(document: AnswerDocument, drawing: Drawing, view: View, scale:
             own=own,
         )
     top = draw_title(drawing, title, f"{way}; {model_note(document, view, mapped=False)}")
-    effects = document.effects[:RANKED]
+    effects = document.effects[:RANKED]  # those of the largest loss
     if drawing.shows("bars"):
         top = _draw_effects(drawing, document, effects, top, view) + 24
     if drawing.shows("matrix") and len(document.answer.sentences) > 1:
@@ -78,7 +78,11 @@ def _draw_effects(
     view: View,
 ) -> float:
     """Draw a row for each region, and below them what the marks among the bars mean. Returns where
-    the drawing ends, in points from the top."""
+    the drawing ends, in points from the top.
+
+    effects: of the regions, in the order of their rows.
+    top: where it begins, in points.
+    """
     if len(effects) < len(document.effects):
         left_out = say(
             view,
@@ -112,7 +116,11 @@ def _draw_panels(
     drawing: Drawing, names: Sequence[str], effects: Sequence[AnswerEffect], top: float, view: View
 ) -> float:
     """Draw two panels of bars, what the answer loses and the attention, each with the names of the
-    regions: beside each other, or one below the other on narrow paper. Returns where they end."""
+    regions: beside each other, or one below the other on narrow paper. Returns where they end.
+
+    effects: of the regions, in the order of their rows.
+    top: where it begins, in points.
+    """
     # names take at most 170 points, and two fifths of the width; the bars begin 8 points behind
     # them
     edge = min(max(width(name, 9) for name in names), 170.0, 0.4 * drawing.room) + 8
@@ -270,6 +278,7 @@ def _draw_axis(
     rows: where the lines begin and end, in points from the top.
     """
     begin, end = rows
+    # from where to where numbers are written, in points; 3 points part two of them
     occupied: list[tuple[float, float]] = []
     for x, text in sorted(ticks, key=lambda tick: abs(float(tick[1].replace("−", "-")))):
         drawing.path([(x, begin), (x, end)], drawing.theme.line, thick=0.5)
@@ -348,6 +357,7 @@ def _draw_cells(
 
     Returns: where what follows begins, in points from the top.
     """
+    # distances are in points
     left, top = corner
     rows, columns = values.shape
     high = float(np.abs(values).max()) or 1.0

@@ -171,7 +171,8 @@ def answer_page_bytes(document: AnswerDocument, lang: str) -> bytes:
         meta=as_json(meta),
         script=code,
     )
-    title = " · ".join(("attn answer", safe(document.answer.text.strip())[:80], name))
+    answer = safe(document.answer.text.strip())[:80]  # a title: its beginning is enough
+    title = " · ".join(("attn answer", answer, name))
     return (page_head(lang, title, code, page_style(*SHEETS)) + body).encode()
 
 

@@ -36,6 +36,9 @@ def share_text(share: float) -> str:
 def loss_sentence(node: CircuitNode, change: Difference, view: View) -> str:
     """The sentence on how much of the logit difference is lost when a head has its values of the
     corrupt text, and how much of that by what it writes and by moving where later heads look.
+
+    node: the head.
+    change: what the logit difference loses, in all and in its two parts.
     """
     # a loss that was not measured counts as 0
     # where the difference grows instead, the parts of that gain are said as positive numbers

@@ -242,6 +242,8 @@ def split_pairs(fitted: FittedPairs, holdout: int | None, seed: int) -> SplitPai
     on. Repeated pairs count once, so that no pair is in both groups.
 
     holdout: how many to test on; None for half.
+    fitted: the pairs that fit the model, and the faults of those that do not.
+    seed: of the order in which they are divided.
 
     Raises InputError for fewer than two pairs, UsageError for a group without any.
     """
@@ -377,6 +379,8 @@ class _Work:
 
         count: edges of the circuit; None for the smallest that keeps 80%.
         steps: inputs between the corrupt and the clean text at which gradients are taken.
+        seed: of random edges and resamples.
+        by_position: whether the document also has scores token by token.
         """
         # the logit difference of clean and corrupt texts, [pair], the pairs of the choice first
         pairs = self.pairs
@@ -537,6 +541,8 @@ class _Work:
 
         tested: of `_held_out_measures` for these counts.
         whole: edges of the model.
+        mean: the scores of edges, [reader, writer].
+        counts: edges of each circuit.
         """
         kept = tested.difference_kept()
         # what all edges keep, the last size of the curve, is the whole effect
@@ -820,7 +826,10 @@ def _workers(runs: PairRuns, workers: int | None, memory: int) -> int:
 
 
 def _cost(runs: PairRuns, workers: int) -> CostEstimate:
-    """Estimate the cost of all runs, each counted as if its text were the longest."""
+    """Estimate the cost of all runs, each counted as if its text were the longest.
+
+    workers: how many pairs run at the same time.
+    """
     spec, pairs, count, dtype = runs.model.spec, runs.pairs, runs.longest, runs.dtype
     expected = cost(runs.model, count, RunRequest(matrices=False), is_saved=False)
 

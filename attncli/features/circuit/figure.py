@@ -109,7 +109,10 @@ def _draw_legend(drawing: Drawing, bottom: float, view: View) -> float:
 
 def _draw_curve(document: CircuitDocument, drawing: Drawing, top: float, view: View) -> None:
     """Draw what circuits of each size keep, with its interval, as many random edges beside it, and
-    the areas CPR and CMD."""
+    the areas CPR and CMD.
+
+    top: where it begins, in points.
+    """
     title = plural(
         "what circuits keep of the difference on {count} held-out pair, by share of edges",
         "what circuits keep of the difference on {count} held-out pairs, by share of edges",

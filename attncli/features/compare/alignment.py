@@ -171,6 +171,7 @@ def _is_token_by_token(
 
     places: the tokens of the word of A, and of that of B.
     partner_of: for tokens of A, the token of B that each is aligned with.
+    sides: the tokens and the text of A and of B.
     """
     if max(map(len, places)) == 1:
         return True

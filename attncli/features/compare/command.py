@@ -738,7 +738,10 @@ def _load_pair(
     environment: Environment, chosen: Sequence[Side], tokenizer: str | None
 ) -> tuple[Model, Model] | None:
     """Load both models, which keep their weights in memory where it allows that; None where one runs
-    through transformers. Raises InputError for models with different layers or heads."""
+    through transformers. Raises InputError for models with different layers or heads.
+
+    chosen: the two sides.
+    """
     from attncli.features.compare_models.compute import refuse_other_heads
 
     first, second = (
@@ -754,6 +757,8 @@ def _load_pair(
 def _with_other_weights(document: CompareDocument, plan: Plan, number: int) -> CompareDocument:
     """Add "weights" to what the document says differs, where the files of the first side's model and
     of the model of side `number` hold other weights under the same settings.
+
+    plan: the sides, and both models where two are compared.
     """
     first, second = (plan.sides[side].setup.model.model for side in (0, number))
     if "weights" in document.differs or first is None or second is None or first == second:
@@ -771,7 +776,11 @@ def _with_model_change(
 ) -> CompareDocument:
     """Add to the document what the second of two models changes as a whole: in how many heads, and
     in the next token. Unchanged where the sides are not two models, and, with a note to the user,
-    where their tokenizers split the text differently."""
+    where their tokenizers split the text differently.
+
+    plan: the sides, and both models where two are compared.
+    bound: of --fail-above.
+    """
     if plan.pair is None:
         return document
     from attncli.features.compare_models.compute import model_change, refuse_other_tokens
@@ -810,7 +819,11 @@ def _compare_over_lines(
     bound: Bound,
 ) -> None:
     """Write how two models differ over many texts, with the figure and the page. Raises
-    VerdictError if they differ by more than `--fail-above` allows."""
+    VerdictError if they differ by more than `--fail-above` allows.
+
+    plan: the sides, and both models where two are compared.
+    bound: of --fail-above.
+    """
     if plan.is_one_model:
         raise UsageError(
             "--lines compares two models, and both are the same",
@@ -859,6 +872,7 @@ def _foretell_comparison(environment: Environment, plan: Plan, counts: Sequence[
     Raises LimitError where it does not fit in memory.
 
     counts: the tokens of each text.
+    plan: the sides, and both models where two are compared.
     """
     from attncli.draw.numbers import size_words
     from attncli.features.compare_models.compute import compare_cost
@@ -905,6 +919,7 @@ def _run_sides(
     query: the value of --query.
     joins: whether tokens may be joined to words, so that words in each other's place that have
         different numbers of tokens can be compared.
+    plan: the sides, and both models where two are compared.
     """
     chosen = plan.sides
     joined: list[list[range]] | None = None

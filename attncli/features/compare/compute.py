@@ -369,6 +369,7 @@ def _compared_runs(
     """Compare two runs, B minus A, and build the `attn.compare/1` document, without its regions.
 
     query: positions in A of the queries whose rows are compared; None for all that both texts have.
+    names, top, all_links: as of `compare`.
 
     Raises InputError where the texts have no token in common, a document holds no weights, the
     numbers of heads differ, or B lacks a query.
@@ -442,6 +443,9 @@ def _narrower_exclusions(
     """The kinds of links that do not count as the one that changed most, in the order to try them: as
     asked for; then, for a comparison of single queries, with neighbours counted, and at last with all
     but unknown words counted. The first with a link that changed is used.
+
+    leave_out: the kinds that are asked to be left out.
+    query: positions in A; None for all queries.
     """
     if query is None or not leave_out:
         return [leave_out]
@@ -455,6 +459,7 @@ def _aligned_rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None)
     for a query that B lacks.
 
     query: positions in A.
+    pairs: which tokens of the two texts correspond.
     """
     if query is None:
         return np.arange(len(pairs.a))
@@ -675,6 +680,7 @@ def _visible_share(
 
     weights: of A, [measured query, aligned key].
     queries: the positions of the measured queries in B.
+    pairs: which tokens of the two texts correspond.
     """
     visibility = _visibility(b)
     if visibility is None:
@@ -706,7 +712,11 @@ def largest_moves(
     heads: Sequence[ComparedHead], measured: MeasuredRows, top: int
 ) -> list[MovedWeight]:
     """The `top` weights that differ most among the links that count, largest first; layer and head
-    are A's, query and key positions in A. Equal weights are left out."""
+    are A's, query and key positions in A. Equal weights are left out.
+
+    heads: pairs of heads, with their differences.
+    measured: which tokens correspond, and which rows and links count.
+    """
     positions = measured.pairs.a
     rows = measured.rows
     moves = []

@@ -330,24 +330,23 @@ def _difference_tables(document: CompareDocument, view: View) -> Lines:
     columns = [index for index, _ in document.aligned]
     rows = document.measured_rows()
     texts = [document.a.tokens[index].text for index in columns]
-    return stack_spaced(
-        *(
-            matrix(
-                as_matrix(head.difference)[rows],
-                [texts[index] for index in rows],
-                texts,
-                view,
-                shade=False,
-                mark_max=False,
-                by_size=True,
-                title=message("difference {head}", head=_head_names(head, view)),
-                note="B − A · rows: queries, columns: keys",
-                row_numbers=[columns[index] for index in rows],
-                column_numbers=columns,
-            )
-            for head in _heads_to_draw(document, view)
+    tables = []
+    for head in _heads_to_draw(document, view):
+        differences = matrix(
+            as_matrix(head.difference)[rows],
+            [texts[index] for index in rows],
+            texts,
+            view,
+            shade=False,
+            mark_max=False,
+            by_size=True,
+            title=message("difference {head}", head=_head_names(head, view)),
+            note="B − A · rows: queries, columns: keys",
+            row_numbers=[columns[index] for index in rows],
+            column_numbers=columns,
         )
-    )
+        tables.append(differences)
+    return stack_spaced(*tables)
 
 
 def _moved_weights(document: CompareDocument, view: View) -> Lines:
@@ -372,18 +371,18 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
     texts = [_shown_text(document, index, view) for index in range(len(document.a.tokens))]
     arrow_text = arrow(view)
     room = max((view.width - BESIDE_ENDS) // 2, LEAST_END)
-    rows = [
-        [
+    rows = []
+    for weight in moved:
+        places = (weight.query, weight.key)
+        ends = [f"{place} {short(texts[place], room, view)}" for place in places]
+        row = [
             head_label(weight.layer, weight.head),
-            arrow_text.join(
-                f"{place} {short(texts[place], room, view)}" for place in (weight.query, weight.key)
-            ),
+            arrow_text.join(ends),
             f"{weight.a:.{view.precision}f}",
             f"{weight.b:.{view.precision}f}",
             _signed_number(weight.difference, view),
         ]
-        for weight in moved
-    ]
+        rows.append(row)
     columns = ["head", f"query{arrow_text}key", "A", "B", "B − A"]
     align = ["left", "left", "right", "right", "right"]
     if len(document.heads) == 1:

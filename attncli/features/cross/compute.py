@@ -294,6 +294,7 @@ def _chosen_span(
 
     others: the tokens of the other text.
     is_query: whether the first text is the one that looks.
+    note: called with a sentence on how an ambiguous name was read.
     """
     try:
         return choose_span(tokens, name, note)
@@ -352,7 +353,10 @@ def _between_words(layer: CrossLayer, words: WordsOfTwo) -> CrossLayer:
 
 def _with_rows(layer: CrossLayer, sides: CrossSides) -> CrossLayer:
     """A layer of the document with the row of the query that is asked about alone; unchanged without
-    one."""
+    one.
+
+    sides: the tokens of both texts, and which query and key are asked about.
+    """
     if sides.query is None:
         return layer
     rows = slice(sides.query, sides.query + 1)
@@ -373,6 +377,7 @@ def _key_heads(layers: Sequence[CrossLayer], sides: CrossSides) -> list[KeyHead]
     ties by layer and head.
 
     layers: with the row of that query alone.
+    sides: the tokens of both texts, and which query and key are asked about.
     """
     assert sides.key is not None
     key = sides.key

@@ -75,6 +75,8 @@ def _draw_alignment(
 
     Without special tokens, and with one head, whose map is the same, nothing is drawn, unless it is
     asked for.
+
+    top: where it begins, in points.
     """
     has_special = any(token.special for token in document.keys)
     count = sum(len(layer.heads) for layer in document.layers)

@@ -167,7 +167,10 @@ def _alignment_cells(
     row: Aligned, queries: Sequence[str], keys: Sequence[str], room: int, view: View
 ) -> list[str]:
     """A line of the table: the query, an arrow, its best key, the weight and its bar of at most
-    `room` cells, and, where the key text has special tokens, what these get."""
+    `room` cells, and, where the key text has special tokens, what these get.
+
+    queries, keys: their names.
+    """
     query = position_and_text(row.query, queries[row.query], END_NAME, view)
     best = _best_of(row)
     if best is not None:

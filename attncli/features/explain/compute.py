@@ -552,6 +552,9 @@ def steps_of(
     stages: of one head, by name: "hidden" [token, width]; "q", "k" and "v" [1, token, dim];
         "capped", "biased" and "masked" [1, query, key].
     sink: the logit of a learned sink, None without one.
+    scale: what q·k is multiplied by.
+    softcap: the bound of the soft cap; None without one.
+    query: the position of the query.
     """
     # products and scores, [key]
     x = stages["hidden"][query]

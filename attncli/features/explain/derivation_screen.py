@@ -179,6 +179,7 @@ class Derivation(Struct, frozen=True, dict=True):
         what it does.
 
         part: the step's name in `STEP_TITLES`.
+        note: the formula, beside the title.
         """
         view = self.view
         title = say(view, STEP_TITLES[part], query=self.query)

@@ -61,7 +61,7 @@ def seq2seq_blocks(document: Seq2seqTopic, view: View) -> Sequence[Lines]:
 def _bottleneck_table(document: Seq2seqTopic, view: View) -> Lines:
     """A table with a row for each length of a sentence: the share of its words that can be read back
     from one vector, and from annotations by a search."""
-    room = max(min((view.width - 36) // 2, BAR), 0)
+    room = max(min((view.width - 36) // 2, BAR), 0)  # cells of either bar, beside other columns
     rows = [
         [
             str(row.words),

@@ -62,7 +62,7 @@ def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
     elif other_weights[0] * TIMES <= first:
         text = message("The largest score, {highest}, gets {share} of the weight.", **values)
     else:
-        values["times"] = times_words(first / other_weights[0], 3)
+        values["times"] = times_words(first / other_weights[0], digits=3)
         text = message(
             "The largest score, {highest}, gets {share} of the weight, {times} times what the next"
             " one gets.",

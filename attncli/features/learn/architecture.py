@@ -269,7 +269,10 @@ def _fixed_positions(position: str, rows: int, width: int) -> Floats:
 def _stream_halves(spec: Spec, width: int) -> dict[str, Floats]:
     """Factors of 0 and 1 by role for a model without a residual: tokens enter in the first half of
     the stream, attention reads that half and writes the other, and the output layer reads what it
-    wrote."""
+    wrote.
+
+    width: of one half.
+    """
     entering = (np.arange(spec.d_model) < width).astype(np.float32)
     mixed = 1 - entering  # the half that attention writes
     masks = {"tokens.weight": entering, "positions.weight": entering, "head.weight": mixed}

@@ -461,6 +461,7 @@ def checkpoint_parts(
 
     arrays: the weights by role; those of a layer begin with its number, as "0.attn.q.weight".
     step: after how many steps they are so.
+    seed: of the training.
     """
     spec = model.spec
     width = model.spec.d_model
@@ -550,7 +551,10 @@ def _idle_feed_forward(roles: Mapping[str, Floats], width: int, inner: int) -> d
 def _learn_document(
     request: LearnRequest, lesson: Lesson, runs: Sequence[SeedRun]
 ) -> LearnDocument:
-    """The `attn.learn/1` document of the first seed and of how all of them ended."""
+    """The `attn.learn/1` document of the first seed and of how all of them ended.
+
+    lesson: the training: what was measured on the way, and the trained model.
+    """
     task = request.task
     model = lesson.trainer.model
     moments = lesson.moments
@@ -629,6 +633,8 @@ def _example_part(task: Task, test: Batch) -> Example:
 def _learned_heads(task: Task, model: SmallModel, lesson: Lesson) -> list[LearnedHead]:
     """The scores of each head of the trained model at each moment that was kept, beside those of
     even attention.
+
+    lesson: the training: what was measured on the way, and the trained model.
     """
     moments = lesson.moments
 
@@ -674,7 +680,10 @@ def _step_of_rise(steps: Sequence[int], values: Sequence[float]) -> int | None:
 
 
 def _losses_without_heads(lesson: Lesson) -> HeadRemoval:
-    """The loss on the test texts with all heads, and with each head alone set to 0."""
+    """The loss on the test texts with all heads, and with each head alone set to 0.
+
+    lesson: the training: what was measured on the way, and the trained model.
+    """
     trainer = lesson.trainer
     blocks = lesson.trainer.model.spec.blocks
     rows = [
@@ -692,6 +701,8 @@ def _losses_without_heads(lesson: Lesson) -> HeadRemoval:
 def _seed_run(request: LearnRequest, lesson: Lesson, seed: int) -> SeedRun:
     """The document's row on how one seed ended: its loss, whether the task is learned, and for each
     score the head that has most of it.
+
+    lesson: the training: what was measured on the way, and the trained model.
     """
     task = request.task
     last = lesson.moments[-1]

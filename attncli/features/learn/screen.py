@@ -389,11 +389,10 @@ def _seeds_sentence(document: LearnDocument) -> Message:
     count = len(document.runs)
     learned = sum(run.learned for run in document.runs)
     name = document.runs[0].best[-1].score  # a task's own score is its last
-    # the same of all heads
+    # all heads have the same threshold
     threshold = document.heads[0].scores[name].threshold
-    doing = sum(
-        row.value >= threshold for run in document.runs for row in run.best if row.score == name
-    )
+    best_values = [row.value for run in document.runs for row in run.best if row.score == name]
+    doing = sum(value >= threshold for value in best_values)
     return message(
         "Of {seeds} {learned} learned it, and in {doing} there is {kind}.",
         seeds=plural("{count} seed", "{count} seeds", count=count),

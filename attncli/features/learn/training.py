@@ -137,6 +137,7 @@ def forward(
     """The logits of texts of one length, ids [text, token], under the weights `arrays`.
 
     keep: whether to keep the attention weights too.
+    interventions: what is changed in the layers' attention.
     """
     store = RoleStore(spec, arrays)
     count = ids.shape[-1]

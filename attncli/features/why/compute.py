@@ -241,6 +241,7 @@ def _explained_link(
     target, versus: names of vocabulary entries to whose logits that adds; None for the model's first
         choice, and for none.
     memory: bytes that the work may take; None for no limit.
+    note, progress: as of `why`.
 
     Raises what `why` raises.
     """
@@ -372,6 +373,8 @@ def head_output_parts(
         the head writes adds to a logit; None for a model without an output head.
     target: a vocabulary entry; None for the model's first choice.
     versus: an entry whose logit is subtracted from the target's; None for none.
+    text: the text and model that ran.
+    whole: the split of the link's score, with the row that it is in.
 
     Source: LOCOS, 2026, for retrieval scored by what is written in place of where it is looked.
     """
@@ -510,6 +513,7 @@ def strongest_link(text: SweepText, request: WhyRequest) -> tuple[Link, int | No
         text.tokens, layers=layers, keep=("weights",), rows=rows, on_block=pair_weights.on_block
     ):
         pass
+    # pairs that the mask hides have no weight
     weights = pair_weights.weights
     links = [
         Link(place.layer, place.kind, place.head, query, key)
@@ -549,6 +553,7 @@ class StrongestLinks:
     def __init__(
         self, backend: Backend, heads: Sequence[tuple[int, int]], tokens: Sequence[Token]
     ) -> None:
+        """Begin without links. heads: the (layer, head) of those that are recorded."""
         self._backend = backend
         self._heads = tuple(heads)
         self._count = len(tokens)
@@ -741,6 +746,9 @@ def _link_document(
     than: the key whose score is subtracted, None for the row's mean.
     by_layer: whether the heads of a layer are one part.
     writes_part: what the head writes; UNSET where that was not asked for.
+    source_text: the text that is looked at, of a link to another text.
+    running: the text, with the backend that it ran in.
+    request: which link was asked for, and how its score is split.
     """
     link = whole.link
     row = whole.row
@@ -814,6 +822,7 @@ def _part_rows(
     at position `than`, or over the row's weighted mean where that is None.
 
     by_token: whether each head is split by the token whose value it carried.
+    whole: the split of the score.
     """
     query_sides = whole.centre(whole.query_sums, than)
     key_sides = whole.centre(whole.key_sums, than)
@@ -883,6 +892,9 @@ def _dimension_rows(
     entries of the query and key vectors: by pairs that RoPE rotates together, or one by one; empty
     for another split.
 
+    parts: the split of the score.
+    than: the other key; None for the row's mean.
+
     Source of pairs as frequencies: Barbero et al., Round and round we go! What makes rotary
     positional encodings useful?, 2024.
     """
@@ -923,6 +935,7 @@ def frequency_groups(rope: Rope, dim: int, length: int) -> list[tuple[list[int],
     tokens, shortest first; last, with None, the entries that it does not rotate.
 
     length: number of positions in the text.
+    dim: the width of a head's vectors.
     """
     # radians from one position to the next, [pair]; a factor on the whole rotation does not matter
     per_pair, _ = frequencies(rope, length)

@@ -123,6 +123,7 @@ def _draw_earlier_heads(
     """Draw what earlier heads add to the advantage, as maps of layers × heads.
 
     query, key: the names of the link's ends.
+    top: where it begins, in points.
     """
     if not drawing.shows("grid"):
         return

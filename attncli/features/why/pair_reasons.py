@@ -174,7 +174,11 @@ def _head_of_largest_change(
     model: Model, fitted: FittedPairs, ends: Sequence[PairEnds], selection: HeadSelection
 ) -> tuple[int, int]:
     """The (layer, head) among those of `selection` whose weight on the link differs most between
-    clean and corrupt texts, summed over pairs."""
+    clean and corrupt texts, summed over pairs.
+
+    fitted: the pairs that fit the model.
+    ends: the link's positions in each pair.
+    """
     chosen = own_places(model, selection)
     if len(chosen) == 1:
         return chosen[0]
@@ -266,6 +270,9 @@ def _document(
     parts: of each pair.
     place: the head, (layer, head).
     names: the link's query, its key and the other key as they were given.
+    fitted: the pairs that fit the model.
+    ends: the link's positions in each pair.
+    memory: bytes that the work may take; None for no limit.
     """
     layer, head = place
     start, end, than = names
@@ -333,6 +340,7 @@ def _part_over_pairs(
 
     index: of the part.
     parts: of each pair.
+    query_side, key_side: what it adds there, a mean over pairs.
     """
     sides: tuple[Side, ...] = ("query", "key", "all_keys")
     weights: dict[str, float] = {

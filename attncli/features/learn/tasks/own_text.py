@@ -51,6 +51,7 @@ class OwnText(Task):
     by_character = True
 
     def __init__(self, text: str) -> None:
+        """Number the characters of the text, and set its last part apart to test on."""
         # ids of characters; rare ones share the last id, that of the unknown character
         counts = Counter(text)
         common = {character for character, _ in counts.most_common(MOST_WORDS)}
