@@ -268,6 +268,7 @@ def choose(name: str, *, device: str | None, dtype: str, work: int = 0) -> Backe
         raise UsageError("unknown dtype {dtype}", expected=" ".join(DTYPES), dtype=repr(dtype))
     on_gpu = device not in (None, "cpu")
     if name == "auto":
+        # NumPy has no GPU, and is slow in low precision; else only long work repays the import
         torch_pays = on_gpu or dtype in LOW_PRECISION or work >= TORCH_PAYS_FROM
         if torch_pays and (on_gpu or torch_is_installed()):
             name = "torch"

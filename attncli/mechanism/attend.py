@@ -78,7 +78,7 @@ def softmax(
     visibility: Array | None,
     sinks: Array | None,
     *,
-    free: bool,
+    may_overwrite: bool,
     entropy: bool = False,
     hidden: Sequence[slice] | None = None,
     buffer: ScoreBuffer | None = None,
@@ -88,7 +88,7 @@ def softmax(
     visibility: booleans that broadcast to the scores, True where a key is seen; None if every row
         sees something.
     sinks: a logit for each head, [head], that takes part and is dropped; None for none.
-    free: whether the scores may be overwritten.
+    may_overwrite: whether the result may be written over the scores.
     entropy: whether the entropy of each row is computed.
     hidden: the ranges of keys among which some are hidden, None where that is not known.
     buffer: memory to work in; None for new memory.
@@ -114,7 +114,7 @@ def softmax(
     if sinks is not None:
         sink = backend.cast(sinks, backend.dtype_of(scores))[:, None, None]
         highest = backend.where(sink > highest, sink, highest)
-    if free:
+    if may_overwrite:
         scores -= highest
     else:
         scores = scores - highest
@@ -163,7 +163,7 @@ def weigh_scores(backend: Backend, scores: Array, rule: Rule) -> Array:
     rule: its sinks take part; nothing else of it is used.
     """
     visibility = scores > -float("inf")
-    return softmax(backend, scores, visibility, rule.sinks, free=False).weights
+    return softmax(backend, scores, visibility, rule.sinks, may_overwrite=False).weights
 
 
 def weights_of_scores(scores: Floats, visible: Floats, sink: float | None) -> Floats:
@@ -180,7 +180,7 @@ def weights_of_scores(scores: Floats, visible: Floats, sink: float | None) -> Fl
     else:
         sinks = exact.array([sink])
     visibility = exact.array(np.broadcast_to(visible, scores.shape).reshape(masked.shape))
-    result = softmax(exact, exact.array(masked), visibility, sinks, free=False)
+    result = softmax(exact, exact.array(masked), visibility, sinks, may_overwrite=False)
     return np.asarray(exact.numpy(result.weights)).reshape(scores.shape)
 
 
@@ -362,7 +362,7 @@ def attend_rows(
         _find_visibility, backend, rule, i, j, row, keys, (start, stop, low, high)
     )
     edges = None
-    if finite and stages.free(scores):
+    if finite and stages.may_overwrite(scores):
         edges = _partly_hidden_keys(rule, start, stop, low, high, keys)
     if edges is not None:
         hidden = [slice(first - low, last - low) for first, last in edges]
@@ -387,7 +387,7 @@ def attend_rows(
         scores,
         visibility,
         rule.sinks,
-        free=stages.free(scores),
+        may_overwrite=stages.may_overwrite(scores),
         entropy="entropy" in keep,
         hidden=hidden,
         buffer=buffer,
@@ -460,12 +460,12 @@ def _partly_hidden_keys(
 def _mask_alone(rule: Rule) -> Mask | None:
     """The rule's mask if nothing else decides what a query sees; else None."""
     others = (rule.visibility, rule.bias, rule.key_lengths)
-    free = (
+    is_alone = (
         all(part is None for part in others)
         and not rule.extra_keys
         and isinstance(rule.offset, int)
     )
-    return rule.mask if free else None
+    return rule.mask if is_alone else None
 
 
 class _Stages:
@@ -483,26 +483,26 @@ class _Stages:
             self.kept[name] = array
         return array
 
-    def free(self, array: Array) -> bool:
+    def may_overwrite(self, array: Array) -> bool:
         """Whether the array may be overwritten: no kept stage is this array."""
         return all(array is not stage for stage in self.kept.values())
 
     def multiply(self, scores: Array, factor: float) -> Array:
-        """Scores times a factor; overwrites the scores where they are `free`."""
-        if not self.free(scores):
+        """Scores times a factor; overwrites the scores where that is allowed."""
+        if not self.may_overwrite(scores):
             return scores * factor
         scores *= factor
         return scores
 
     def hide(self, backend: Backend, scores: Array, visibility: Array) -> Array:
-        """Scores with −∞ where a key is not seen; overwrites the scores where they are `free`."""
-        if self.free(scores):
+        """Scores with −∞ where a key is not seen; overwrites the scores where that is allowed."""
+        if self.may_overwrite(scores):
             return backend.hide(scores, visibility)
         return backend.where(visibility, scores, -float("inf"))
 
     def add(self, scores: Array, bias: Array) -> Array:
-        """The sum of scores and a bias; overwrites the scores where they are `free`."""
-        if not self.free(scores):
+        """The sum of scores and a bias; overwrites the scores where that is allowed."""
+        if not self.may_overwrite(scores):
             return scores + bias
         scores += bias
         return scores

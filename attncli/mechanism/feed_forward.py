@@ -218,7 +218,7 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
 
     # the router: which experts, and in what shares, [token, expert]
     logits = np.asarray(backend.numpy(linear(backend, weights, "experts.router", flat)))
-    correction = None
+    correction = None  # what is added to the scores where experts are chosen, [expert]
     if spec.routing.corrected:
         stored = weights("experts.correction")
         if stored is not None:

@@ -161,7 +161,9 @@ def hash_attention(
 
     # rounds are merged by how much each sees: a softmax of log-sum-exp, [head, token, round]
     lse = backend.permute(places.by_token(backend, block.lse[..., None])[..., 0], (0, 2, 1))
-    shares, _, empty, *_ = softmax(backend, lse, lse != -float("inf"), sinks=None, free=False)
+    shares, _, empty, *_ = softmax(
+        backend, lse, lse != -float("inf"), sinks=None, may_overwrite=False
+    )
     by_round = backend.cast(places.by_token(backend, block.mixed), backend.dtype_of(shares))
     mixed = backend.cast(
         backend.sum(by_round * backend.permute(shares, (0, 2, 1))[..., None], 1)[:, 0],

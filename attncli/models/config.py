@@ -821,7 +821,8 @@ def mirror_mask(mask: Mask) -> Mask | None:
     match mask:
         case Causal() | Everywhere():
             return Everywhere()
-        case Window(left=int(left), right=0):  # W - 1 keys before the query's own become W
+        # W - 1 keys before the query's own become W, as in transformers
+        case Window(left=int(left), right=0):
             return Window(left + 1, left + 1)
         case Window(left=left, right=right) if left == right:
             return mask

@@ -433,6 +433,7 @@ def _numbers_per_token(spec: Spec, block: Block) -> int:
     """Numbers per token that are in memory at once while a layer runs: the vectors in and out, the
     attention's result, the feed-forward part."""
     attention = block.attention
+    # queries, keys, values, what heads mix, and the same with the heads side by side
     projection_width = 2 * (attention.heads + attention.kv_heads) * attention.head_dim
     projection_width += attention.heads * attention.v_dim
     match block.mlp:

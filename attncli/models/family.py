@@ -797,7 +797,8 @@ class _Binder:
     ) -> list[TensorBinding]:
         """A TensorBinding for each tensor that holds some of these roles.
 
-        layer: the prefix of its name, "" outside the layers.
+        sources: for each module, or several that share a tensor, where its weight is stored.
+        layer: the prefix of the tensors' names, "" outside the layers.
         """
         by_name = {role.name: role for role in roles}
         bindings = []

@@ -328,6 +328,7 @@ class GgufCheckpoint(DerivedCheckpoint):
                 by_character=False,
                 notes={},
             )
+            # under every name that the family knows, as the class that reads them may want any
             tensors |= stored_tensors(checkpoint_parts, every_name=True, names=names)
 
         # the keys that the family read; `layer_types` without a value would be an error

@@ -228,7 +228,8 @@ class BlockRecipe(ProductRecipe):
         self._tensor = tensor
         self._info = info
         self._undone = undone
-        # a vector in quantised blocks has no rows to cut it at: unit 0 means that it is read whole
+        # how many rows must be read together: those of a head whose rows were reordered, else one; 0
+        # for a vector in quantised blocks, which has no rows to cut it at and is read whole
         by_row = len(tensor.shape) > 1 or tensor.block.weights == 1
         if by_row:
             self.unit = undone.head or 1
@@ -302,7 +303,7 @@ class BlockRecipe(ProductRecipe):
         if count * shape[0] * shape[1] < numpy_backend.LARGE_PRODUCT:
             threads = 1
         else:
-            threads = min(numpy_backend.cores(), 2)
+            threads = min(numpy_backend.cores(), 2)  # more were not measured
         numpy_backend.at_once([multiply] * threads)
         if undone.rows is not None:
             return result[:, undone.rows]

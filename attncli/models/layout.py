@@ -471,10 +471,12 @@ def _head_count(
     """The number of heads, and notes for the user: from the tensors (`heads`, None where they do not
     tell), else the user's option, else the metadata, else what a stated d_k gives, else 1."""
     metadata_count = metadata.get("num_heads", "")
+    # the tensors tell
     if heads is not None:
         _check_option("--num-heads", request.heads, heads, where)
         return heads, ()
 
+    # the user says
     if request.heads is not None:
         if request.heads < 1:
             raise UsageError(
@@ -492,6 +494,7 @@ def _head_count(
         )
         return request.heads, (note,)
 
+    # the metadata say, or what the user says of d_k
     rows = weights["q.weight"].shape[0]
     if metadata_count:
         is_count = (
@@ -509,7 +512,7 @@ def _head_count(
 
     if request.d_k is not None and request.d_k > 0 and rows % request.d_k == 0:
         return rows // request.d_k, ()
-    if "o.weight" not in weights:
+    if "o.weight" not in weights:  # classes of several heads have one
         return 1, ()
     return 1, (HEADS_UNKNOWN,)
 
@@ -523,6 +526,7 @@ def _check_output_and_widths(weights: Mapping[str, Array], label: _Labels, mixed
     output = weights.get("o.weight")
     if output is not None and output.shape[1] != mixed:
         raise label.wrong("o.weight", f"{mixed} inputs, heads × d_v")
+    # how many numbers each vector must have
     widths = {
         f"{role}.bias": weights[f"{role}.weight"].shape[0]
         for role in "qkvo"

@@ -807,7 +807,7 @@ def open_checkpoint(place: Path, tensors: Mapping[str, TensorInfo] | None = None
     """
     file = gguf_file(place)
     if file is None:
-        described = Checkpoint.describe(place, packed=True)
+        described = Checkpoint.describe(place, packed=True)  # quantised weights are no error here
         if not is_packed(described.config):
             return _with_usual_names(Checkpoint.open(place, tensors))
         from attncli.inputs.packed_checkpoint import open_packed
@@ -1191,6 +1191,7 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
     transformers = library.import_transformers()
     try:
         settings = transformers.CONFIG_MAPPING[kind].from_dict(dict(config)).get_text_config()
+        # with all keys, not only those that differ from the defaults
         whole: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
     except (AttnError, MemoryError):
         raise
@@ -1247,7 +1248,7 @@ def end_token_ids(checkpoint: Checkpoint) -> frozenset[int]:
     JSON object.
     """
     path = guarded_path(checkpoint.folder, GENERATION)
-    if is_there(path):
+    if is_there(path):  # in which transformers writes infinity as a tag, {"__float__": "Infinity"}
         generation = read_object(path, what="how a model continues texts", with_tags=True)
     else:
         generation = {}

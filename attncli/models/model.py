@@ -338,7 +338,7 @@ class Model(Struct, frozen=True, eq=False):
 
         Returns:
             The layers' traces, when it is iterated over. What was computed in a wider type
-            (`computing`) comes rounded to `backend.dtype`. Scores and weights of low precision are
+            (`compute_backend`) comes rounded to `backend.dtype`. Scores and weights of low precision are
             float32.
 
         Raises:
@@ -482,7 +482,7 @@ class Model(Struct, frozen=True, eq=False):
 
         Yields:
             Each layer asked for, in order. Each text gets the numbers that it gets alone, computed
-            in the type that the longest is (`computing`); rows past its end mean nothing and
+            in the type that the longest is (`compute_backend`); rows past its end mean nothing and
             `take_text` takes them off.
 
         Raises:

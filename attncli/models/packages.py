@@ -112,6 +112,7 @@ def join_parts(
     with suppress(OSError):  # a folder that cannot be made is an error of the writer below
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
+        # `alone`: it takes its place at once, whatever else the command writes
         with atomic_writer(target, alone=True) as stream:
             for part in parts:
                 source, _ = open_regular(part, what="a part of a model", limit=package.bytes)

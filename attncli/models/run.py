@@ -278,6 +278,7 @@ def _unembed(
         product = weights.product(role, outputs)
         if product is not None:
             return product
+    # tile by tile, whose logits stand side by side
     parts = []
     for matrix in _unembedding_tiles(role, weights, entries):
         if matrix.shape[-1] != outputs.shape[-1]:
@@ -462,6 +463,7 @@ def parts_through_norm(
     if norm.affine:
         weight = weights("embed.norm.weight")
         bias = weights("embed.norm.bias")
+    # the norm is of the sum: its deviation divides every term
     total = sum((part.vectors for part in parts[1:]), start=parts[0].vectors)
 
     def centre(x: Array) -> Array:

@@ -103,6 +103,7 @@ def reference_model(folder: Path, *, both: bool, dtype: str = "float64") -> Iter
             kinds = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
         else:
             kinds = transformers.MODEL_MAPPING
+        # None in place of a folder: the tensors are handed over
         model = kinds[type(config)].from_pretrained(
             None,
             config=config,
@@ -123,7 +124,7 @@ def reference_model(folder: Path, *, both: bool, dtype: str = "float64") -> Iter
     if wide or hasattr(model, "relative_positional_encoding"):
         for weight in model.parameters():
             weight.data = weight.data.to(getattr(torch, dtype))
-    _count_alibi_once(torch, model.eval())
+    _count_alibi_once(torch, model.eval())  # Falcon's own attention adds it twice
     with torch.no_grad(), _float64_throughout(torch, model) if wide else nullcontext():
         yield model
 
@@ -230,6 +231,7 @@ def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
     torch = library.import_torch()
     transformers = library.import_transformers()
     file = gguf_file(folder)
+    # `packed`: quantised weights are no error here
     if file is None and is_packed(Checkpoint.describe(folder, packed=True).config):
         checkpoint = open_checkpoint(folder)
         values = checkpoint.config

@@ -290,6 +290,7 @@ def _prefix_hint(tensors: Tensors, layout: Layout, unknown_names: list[str]) -> 
     it by the prefix of its names; "" where the names that `layout` needs share no prefix, or an
     unknown name has it, too.
     """
+    # what stands before the plain names that the layout needs; "" for one that is not there
     prefixes = {
         tensors.file_names[name].removesuffix(name) if name in tensors else ""
         for name in layout.needs

@@ -433,6 +433,7 @@ def block_visibility(count: int, random: int, seed: int) -> np.ndarray[Any, Any]
     for block in range(1, count - 1):
         table[block, block - 1 : block + 2] = True
         candidates = [place for place in range(1, count - 1) if abs(place - block) > 1]
+        # a block that was drawn is no candidate any more
         for draw in integers(seed, f"bigbird\0{block}", min(random, len(candidates))):
             table[block, candidates.pop(int(draw) % len(candidates))] = True
     return table

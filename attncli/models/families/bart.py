@@ -136,6 +136,7 @@ def encoder_decoder(
     )
     layers = config.integer("decoder_layers", most=MOST_LAYERS)
     first = config.integer("decoder_start_token_id", default=default_start, least=0)
+    # offsets: `final_logits_bias`, a number for each entry of the vocabulary
     head = Head(tied=config.flag("tie_word_embeddings", default=True), offsets=True)
     return replace(
         encoder, decoder=replace(encoder, blocks=(block,) * layers, start=first, head=head)
