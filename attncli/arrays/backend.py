@@ -315,6 +315,7 @@ def backend_of(*arrays: Array) -> Backend:
 
     The data type is that of the first. Raises UsageError when libraries or devices are mixed.
     """
+    # the name of the library that each comes from
     kinds = {type(array).__module__.partition(".")[0] for array in arrays}
     if kinds == {"torch"}:
         from attncli.arrays.torch_backend import TorchBackend

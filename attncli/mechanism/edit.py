@@ -154,7 +154,7 @@ def _missing_sites(block: Block) -> set[Site]:
     if block.parallel:
         # attention and the feed-forward part read the same vectors
         missing.add("resid_mid")
-    if block.instead:
+    if block.instead:  # no attention
         missing |= {"z", "scores", "pattern"}
     if block.attention.hashing is not None:
         missing |= {"scores", "pattern"}

@@ -452,6 +452,7 @@ def _rotate_and_norm(
             cos, sin = (backend.array(part) for part in rotation(position, places, len(places)))
         k = rotate(backend, position, k, cos, sin)
     norm = attention.spec.qk_norm
+    # a norm over all heads at once comes before the rotation, and has been applied
     if norm is not None and norm.over != "width" and norm.after:
         q = _norm_heads(attention, norm.norm, "q", q)
         k = _norm_heads(attention, norm.norm, "k", k)

@@ -842,7 +842,7 @@ class Model(Struct, frozen=True, eq=False):
             InputError: For a head that is not there.
         """
         block = self.spec.blocks[trace.layer]
-        if heads is EVERY or block.instead:
+        if heads is EVERY or block.instead:  # a layer without attention has no heads
             return trace
         numbers = sorted(numbers_of(heads, block.attention.heads))
         run.check_indices("head", numbers, block.attention.heads)

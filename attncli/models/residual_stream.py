@@ -458,7 +458,8 @@ def _taps(
 def _enter(
     backend: Backend, tap: _Tap, norm: Norm | None, place: str, weights: Weights, x: Array
 ) -> Reading:
-    """A tap's Reading at its attention, after the attention's norm, whose shift is a part, too.
+    """The Reading of a tap (what one receiver reads of the stream) at its attention, after the
+    attention's norm, whose shift is a part, too.
 
     x: what enters that norm, [token, width].
     place: where it sits, "attn.in", "cross.in" or "final".
@@ -522,8 +523,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             self.follower.on_activation(layer, what, array)
 
     def attend(self, kind: Kind, trace: LayerTrace, weights: Weights) -> None:
-        """Add to the taps what an attention writes to the stream: a part for each head and one for
-        the bias; and a mixer's part."""
+        """Add to the taps, one for each receiver of the stream, what an attention writes to it: a part
+        for each head and one for the bias; and a mixer's part."""
         if not self.taps:
             return
         backend = self.backend
@@ -575,8 +576,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         by_head: Floats,
         factors: Floats,
     ) -> None:
-        """Add to a tap what the heads write: one part for all of them with the split "layer", one
-        for each with "head", none with "none".
+        """Add to a tap (what one receiver reads of the stream) what the heads write: one part for all
+        of them with the split "layer", one for each with "head", none with "none".
 
         mixed: each head's weighted sum of values, [head, token, v_dim].
         heads_map: the receiver's map taken back through the output projection, [dim, head · v_dim].
@@ -596,8 +597,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             values *= factors[rows]
 
     def feed_forward(self, weights: Weights) -> None:
-        """Add to the taps what the feed-forward part, and a convolution if any, write to the
-        stream.
+        """Add to the taps, one for each receiver of the stream, what the feed-forward part, and a
+        convolution if any, write to it.
         """
         if self.block.mlp is not None:
             for tap in self.taps:
@@ -638,8 +639,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
     def _branch(
         self, tap: _Tap, place: str, weights: Weights, *, residual: bool = True
     ) -> tuple[Floats, Floats]:
-        """A tap's map of what a branch computes, [dim, width], and a factor for each token,
-        [token, 1]: with a norm on the branch's result, the map is taken through it and the factor is
+        """The map by which a tap's receiver reads what a branch computes, [dim, width], and a factor
+        for each token, [token, 1]: with a norm on the branch's result, the map is taken through it and the factor is
         its division. Adds that norm's shift to the tap as a part.
 
         place: of that norm, such as "attn.out".
@@ -663,8 +664,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         return through_norm(norm, tap.map * scale, weight), 1.0 / self.deviations[place]
 
     def _pass_norm(self, place: str, weights: Weights) -> None:
-        """Take all taps through the norm of the stream at `place`, if there is one: note its
-        division, and add its shift as a part."""
+        """Take all taps, one for each receiver of the stream, through the norm of the stream at
+        `place`, if there is one: note its division, and add its shift as a part."""
         norm = self._norm(place)
         if norm is None:
             return

@@ -593,7 +593,7 @@ class Trunk(Struct, frozen=True, eq=False):
 
         asking: the query rows that are computed; None for all.
         """
-        if not self.hold or block.instead:
+        if not self.hold or block.instead:  # nothing to hold, or a layer without attention
             return interventions
         rows = asking
         if asking is None:
@@ -708,8 +708,8 @@ class _BranchLayer(Struct, frozen=True, eq=False):
     def run_all(
         self, hidden: Array, parts: Sequence[Array], leaving: Iterator[LeavingBranches]
     ) -> list[Array]:
-        """Run all branches through the layer, those that began below and those that begin here;
-        returns what leaves it, in pieces [branch, token, width].
+        """Run all branches (changed runs of the text) through the layer, those that began below and
+        those that begin here; returns what leaves it, in pieces [branch, token, width].
 
         hidden: what enters the layer in the unchanged run, [token, width].
         parts: what enters it in the branches that began below, [branch, token, width].
@@ -738,8 +738,8 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         return together
 
     def run(self, hidden: Array, leaving: LeavingBranches | None = None) -> Array:
-        """Run a part of the branches through the layer; returns what leaves it, [branch, token,
-        width].
+        """Run a part of the branches (changed runs of the text) through the layer; returns what leaves
+        it, [branch, token, width].
 
         hidden: what enters it, the same axes; no branch axis at the layer where branches begin.
         leaving: the branches that begin here, with the mixed values that make them differ; None
@@ -787,7 +787,7 @@ class _BranchLayer(Struct, frozen=True, eq=False):
             arrays = [self.trace.stages[name][..., : self.trunk.start, :] for name in names]
             return tuple(backend.broadcast(array, (*lead, *array.shape)) for array in arrays)
 
-        if self.block.instead:
+        if self.block.instead:  # no attention, so no keys and values
             past: Past = {}
         else:
             past = {self.layer: trunk_stages("k", "v")}

@@ -173,7 +173,7 @@ class _ShapeRun:
 
 def _mask_of(torch: Any, **arguments: Any) -> Mask:
     """The Mask that transformers asks for: with a window where the arguments state `local_size`,
-    causal unless `mask_function` lets a query see the token after it.
+    causal unless `mask_function` lets a query see the token after it, or there is none.
 
     arguments: those with which transformers calls its function that makes masks.
     """
