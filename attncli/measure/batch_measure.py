@@ -544,6 +544,7 @@ class TextBatch:
                             length.by_text[index].of(rows), heads, count
                         )
                         continue
+                    # these metrics of attn have no other facts than weights, and no constant in a norm
                     form = of_text[index]
                     value[text, :, index] = form.value.constant + products[text, :, 2 * place]
                     norm[text, :, index] = (
@@ -628,7 +629,8 @@ class _BatchFacts:
 def _row_sums(per_row: PerRow, heads: int, count: int) -> tuple[Floats, Floats, int]:
     """The sums over rows of a metric's value and norm, each [head], and how many rows it uses.
 
-    per_row: arrays that broadcast to [head, row]. count: the number of rows.
+    per_row: arrays that broadcast to [head, row].
+    count: the number of rows.
     """
     used_rows = np.broadcast_to(per_row.used_rows, (heads, count))
     weight = 1.0 if per_row.weight is None else per_row.weight

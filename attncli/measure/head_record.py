@@ -364,7 +364,7 @@ class Sides(Struct, frozen=True, eq=False):
     self-attention.
 
     names: what tells whether two tokens are the same token, one per key; None where the sides
-    differ.
+        differ.
     """
 
     queries: Sequence[Token]

@@ -492,6 +492,7 @@ def head_distances(weights: Any, visible: Bools | None = None) -> Floats:
 
     weights: [head, query, key].
     visible: booleans [query, key] or [head, query, key]; None where all is visible.
+
     Raises LimitError where there are too many pairs.
     """
     matrices = np.asarray(weights, np.float64)

@@ -301,7 +301,8 @@ def sink_rates(sums: Floats, rows: Floats) -> tuple[Floats, Bools]:
     """The metric `sink_rate` of each head in one text, 1 where its mean weight on the first token
     exceeds `RESTS`, else 0; and for which heads it is known, as they have rows.
 
-    sums: the weight on the first token, summed over rows. rows: how many rows that are.
+    sums: the weight on the first token, summed over rows.
+    rows: how many rows that are.
     """
     known = rows > 0
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -171,7 +171,8 @@ def _intervals(
     or NaN.
 
     means: [column].
-    ends: the lower and the upper ones. share: of the values, those that have the sign of the mean.
+    ends: the lower and the upper ones.
+    share: of the values, those that have the sign of the mean.
     """
     result = []
     for place, mean in enumerate(means.tolist()):

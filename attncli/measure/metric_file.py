@@ -188,7 +188,8 @@ def declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecla
     `every_third.low = 0`. Raises InputError for an attribute of the wrong type or an impossible
     value.
 
-    name: FILE.FUNCTION. path: of the file, for errors.
+    name: FILE.FUNCTION.
+    path: of the file, for errors.
     """
     where = f"{path}:{function.__code__.co_firstlineno}"
     values = {
@@ -246,7 +247,8 @@ def metric_of_function(
 ) -> Metric:
     """The metric that a user's function computes; its results are checked each time.
 
-    digest: sha256 of the file, hexadecimal. path: the file, for errors.
+    digest: sha256 of the file, hexadecimal.
+    path: of the file, for errors.
     """
     line = function.__code__.co_firstlineno
 

@@ -94,7 +94,9 @@ def progress_of_pair(
 ) -> None:
     """Call `progress` with the share of all pairs that is done.
 
-    number: of the pair at work, from 0. share: how much of that pair is done. count: all pairs.
+    number: of the pair at work, from 0.
+    share: how much of that pair is done.
+    count: all pairs.
     """
     progress((number + share) / count)
 

@@ -98,7 +98,7 @@ def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sigh
     the first and the last; the matrix itself only where a row sees keys with gaps between them.
 
     visibility: booleans [row, key] or [head, row, key] that broadcast, or None where all is
-    visible.
+        visible.
     """
     if visibility is None:
         shape = (1, rows)
@@ -172,10 +172,11 @@ class Exclusion(Struct, frozen=True, eq=False):
         return left_out
 
     def without(self, weights: Any, i: Ints, low: int = 0) -> np.ndarray[Any, Any]:
-        """A copy of weights [head, row, key] with those of left-out pairs set to 0.
+        """A copy of weights [head, row, key] with those of left-out pairs set to 0. A row of which
+        nothing is left is 0, renormalised or not.
 
-        i: the rows' query positions, [row]. low: the first key of the weights.
-        A row of which nothing is left is 0, renormalised or not.
+        i: the rows' query positions, [row].
+        low: the first key of the weights.
         """
         weights_left: np.ndarray[Any, Any] = np.where(
             self.rows(i)[:, low : low + weights.shape[-1]], 0.0, weights

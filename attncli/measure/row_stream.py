@@ -111,7 +111,7 @@ class TopLinks:
         ascending; NaN counts as no link.
 
         counting: 1 for each pair that counts and 0 for the others, of the weights' type; None where
-        all count.
+            all count.
         """
         if counting is None:
             counted_weights = weights

@@ -245,6 +245,7 @@ class _BatchMetrics:
         mask = None
         for place, trace in enumerate(batch.layers):
             next_mask = self._model.spec.blocks[trace.layer].attention.mask
+            # masks are the same where they are written alike
             if mask is not None and group and (size > TOGETHER or repr(next_mask) != repr(mask)):
                 yield range(start, place), mask, group
                 group = []

@@ -128,7 +128,8 @@ def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> Visibility
     """How many keys each query sees under a mask, how many queries see each key, and a map of the
     visible pairs.
 
-    mask: bound to vectors, if it depends on them. most: the most rows and columns of the map.
+    mask: bound to vectors, if it depends on them.
+    most: the most rows and columns of the map.
     """
     block = max(-(-max(queries, keys) // most), 1)  # queries and keys of a cell, rounded up
     per_query = np.zeros(queries, np.int64)

@@ -563,7 +563,7 @@ def _answer_logprob(model: Model, after: Any, answer: list[int]) -> tuple[list[i
     probability; no ids and None without an output head.
 
     after: what leaves the last layer at the text's last token and those of the answer but the last,
-    [token, width].
+        [token, width].
     """
     if model.spec.head is None:
         return [], None

@@ -242,6 +242,7 @@ def _losing_heads(document: CacheDocument, view: View) -> Lines:
         )
 
     def kept_text(policy: CachePolicy, index: int) -> str:
+        """How much of the weight of the head at this index a policy keeps, in percents."""
         return _percent_or_dash(_kept_share(policy.heads[index]))
 
     names = Column[int](

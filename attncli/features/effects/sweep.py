@@ -730,8 +730,10 @@ def random_directions(place: HeadAddress, values: Numbers, replacement: Numbers)
     """A head's output moved in random directions, at every token as far as `replacement` is from
     `values`: [draw, token, v_dim].
 
-    values, replacement: [token, v_dim]. Each direction is uniform on the sphere, from a stream of
-    its own by layer, attention, head, token and draw.
+    values, replacement: [token, v_dim].
+
+    Each direction is uniform on the sphere, from a stream of its own by layer, attention, head,
+    token and draw.
     """
     change = replacement.astype(np.float64) - values
     variants = np.repeat(values.astype(np.float64)[None], DRAWS, 0)

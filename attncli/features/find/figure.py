@@ -45,6 +45,7 @@ def find_figure(document: FindDocument, drawing: Drawing, view: View, scale: str
         bars.append(
             bar_of(say(view, spoken_head(row.layer, row.head)), counted_weight(row), more=rank)
         )
+    # a line of text, 16 high, fits above the bars where not all heads are shown
     top = write_shown_count(drawing, (len(bars), len(document.heads)), top - 16, view)
     draw_bars(drawing, bars, top + 16)
 

@@ -372,7 +372,8 @@ def memory(model: Model, prompt: int, request: GenerateRequest) -> int:
     if request.rows:
         heads = sum(block.attention.heads for block in spec.blocks)
     prompt_bytes = estimate(spec, prompt, kept_stages=0, dtype=compute_dtype).peak
-    # beside the prompt's run: states and caches, the output head with its logits, and the rows
+    # beside the prompt's run: states and caches, the output head with two numbers (such as a logit)
+    # for each entry of the vocabulary, and the rows
     numbers = (
         states
         + longest * cache_width

@@ -174,6 +174,7 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
         size = max(shares.shape)
         names = []
         wide = 2 * size
+        # rows have numbers where each is one query, and there are few
         if block == 1 and size <= 40:
             names = [str(index) for index in range(shares.shape[0])]
             wide += 3

@@ -57,6 +57,7 @@ def fit_mixtures(sums: PairSums, allowed: Bools) -> Floats:
     # part is the ones that are added, its linear part the target
     both = sums.both
     problem = sums.rules - both[:, :, None] - both[:, None, :] + sums.heads[:, None, None]
+    # 1e-300: nothing is divided by 0 for a head that is a rule exactly
     scale = np.maximum(np.einsum("hrr->hr", problem).max(-1), 1e-300)
     scaled: Floats = problem / scale[:, None, None] + 1.0
     weights = _least_non_negative(scaled, np.ones_like(both), allowed)

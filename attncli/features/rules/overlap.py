@@ -26,7 +26,7 @@ def distance_rows(profile: Floats, queries: Ints, visible: Bools) -> Floats:
     total = rows.sum(-1, keepdims=True)
     rows = np.where(total > 0, rows, visible)
     total = rows.sum(-1, keepdims=True)
-    scaled: Floats = rows / np.maximum(total, 1e-300)
+    scaled: Floats = rows / np.maximum(total, 1e-300)  # rows that see nothing stay 0
     return scaled
 
 

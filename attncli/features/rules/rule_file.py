@@ -63,10 +63,13 @@ class RuleText:
     """A text as the functions of a user's rule file get it: the queries whose rows are asked for,
     and every token.
 
-    i: positions of the queries, [query]; j: of the keys, [key]. texts: what each token spells.
-    special, punctuation, word_start: booleans by token, [key]. word, line, sentence: the
-    number of the word, the line and the sentence that each token stands in, [key]. same: a number
-    for each token, equal for equal tokens, [key].
+    i: positions of the queries, [query].
+    j: positions of the keys, [key].
+    texts: what each token spells.
+    special, punctuation, word_start: booleans by token, [key].
+    word, line, sentence: the number of the word, the line and the sentence that each token stands
+        in, [key].
+    same: a number for each token, equal for equal tokens, [key].
     """
 
     def __init__(self, patterns: TokenPatterns, queries: Ints) -> None:

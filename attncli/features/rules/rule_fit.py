@@ -168,7 +168,7 @@ class RuleSums:
 
 
 def sum_shapes(places: HeadKinds, rules: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays of `RuleSums`, by name.
+    """The shapes of the arrays of `RuleSums`, by name; what their axes are stands there.
 
     rules: how many there are.
     """
@@ -409,6 +409,7 @@ def _gains(sums: PairSums, mixtures: Floats) -> Floats:
     mixture_squares = np.einsum("hr,hr->h", with_mixture, mixtures)[:, None]
     rule_squares = np.einsum("hrr->hr", sums.rules)
     lengths = mixture_squares - 2 * with_mixture + rule_squares  # ‖R_r − mixture‖²
+    # 1e-300: a mixture that is one rule alone has no way to it, and nothing is divided by 0
     gains: Floats = np.where(slopes > 0, slopes, 0.0) ** 2 / np.maximum(lengths, 1e-300)
     return gains
 
