@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.errors import AttnError, UsageError
 from attncli.inputs.files import atomic_writer, folder_entries, is_folder, is_there, make_folder
@@ -38,6 +39,13 @@ UNKNOWN = "[UNK]"
 """The token of a written vocabulary that stands for all others."""
 
 
+class SideArrays(Struct, frozen=True):
+    """The arrays by role of one side of a model: those outside its layers, and those of each."""
+
+    outer: RoleArrays
+    layers: Sequence[RoleArrays]
+
+
 class CheckpointParts(Struct, frozen=True):
     """What a checkpoint is written from.
 
@@ -49,6 +57,8 @@ class CheckpointParts(Struct, frozen=True):
     words: its vocabulary, ids in order.
     by_character: whether texts are cut into characters, not at blanks.
     notes: keys for the file's metadata.
+    encoder: of an encoder-decoder the arrays of the encoder, the others being the decoder's; None
+        for a model of one side.
     """
 
     kind: str
@@ -60,6 +70,7 @@ class CheckpointParts(Struct, frozen=True):
     words: Sequence[str]
     by_character: bool
     notes: Mapping[str, str]
+    encoder: SideArrays | None = None
 
 
 def check_new_folder(folder: Path, *, force: bool) -> None:
@@ -114,7 +125,7 @@ def write_checkpoint(folder: Path, parts: CheckpointParts) -> None:
     no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     with _new_folder(folder):
         write_tensors(
-            folder / "model.safetensors", stored_tensors(parts), {"format": "pt", **parts.notes}
+            folder / "model.safetensors", _whole_model(parts), {"format": "pt", **parts.notes}
         )
         _write_json(folder / "config.json", {**config, **parts.config, **no_ids})
         _write_json(
@@ -158,6 +169,34 @@ def _write_json(path: Path, values: Mapping[str, object]) -> None:
     """Write values as an indented JSON file, whole or not at all."""
     with atomic_writer(path) as file:
         file.write((json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _whole_model(parts: CheckpointParts) -> dict[str, Floats]:
+    """The arrays to write, by tensor name: of an encoder-decoder those of both sides, the model's
+    prefix before all but the output head's."""
+    if parts.encoder is None:
+        return stored_tensors(parts)
+    definition = family(parts.kind)
+    assert definition is not None
+    assert definition.decoder is not None
+    encoder = replace(parts, outer=parts.encoder.outer, layers=parts.encoder.layers)
+    inside = stored_tensors(encoder, names=definition.names)
+    inside |= stored_tensors(parts, names=definition.decoder)
+    # both sides share the table of tokens, which transformers reads under each of its names
+    for name in str(definition.decoder.outside["tokens"]).split("|"):
+        inside[f"{name}.weight"] = np.ascontiguousarray(parts.outer["tokens.weight"], np.float32)
+    prefix = definition.names.prefixes[0]
+    # the decoder's output head lies beside the model
+    outside = {
+        str(definition.decoder.outside[role]).partition("|")[0] for role in ("head", "head.offsets")
+    }
+    tensors = {}
+    for name, array in inside.items():
+        if name.partition(".")[0] in outside:
+            tensors[name] = array
+        else:
+            tensors[f"{prefix}{name}"] = array
+    return tensors
 
 
 def stored_tensors(

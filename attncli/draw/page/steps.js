@@ -3,7 +3,7 @@ import { abs, clamp, floor, max, min } from "./numbers.js";
 import { listenTable, speakTable } from "./table.js";
 
 const meta = JSON.parse(at("meta").textContent ?? "");
-const count = meta.tokens.length;
+const count = meta.tokens.length, across = meta.keys.length;
 
 /** What is chosen. step: its place; head: its place; score: what tiles without maps are tinted by; cell: a query and a key, or none. */
 const chosen = { step: meta.steps.length - 1, head: meta.start, score: 0, query: -1, key: -1, lang: meta.lang, playing: 0, spoken: false };
@@ -26,7 +26,7 @@ const mapAt = (step) => meta.maps.reduce((/** @type {number} */ found, /** @type
 
 /** The weight of a head's cell. @param {number} head @param {number} query @param {number} key */
 function weight(head, query, key) {
-  const code = codes[((mapAt(chosen.step) * meta.heads.length + head) * count + query) * count + key] / 255;
+  const code = codes[((mapAt(chosen.step) * meta.heads.length + head) * count + query) * across + key] / 255;
   return code * code;
 }
 
@@ -50,16 +50,16 @@ function dots(canvas, head) {
     set(canvas, { width: 1, height: 1 }).getContext("2d")?.putImageData(image, 0, 0);
     return canvas;
   }
-  set(canvas, { width: count, height: count });
-  const image = new ImageData(count, count);
-  for (let cell = 0; cell < count * count; cell++) image.data.set([...shade(weight(head, floor(cell / count), cell % count)), 255], 4 * cell);
+  set(canvas, { width: across, height: count });
+  const image = new ImageData(across, count);
+  for (let cell = 0; cell < count * across; cell++) image.data.set([...shade(weight(head, floor(cell / across), cell % across)), 255], 4 * cell);
   canvas.getContext("2d")?.putImageData(image, 0, 0);
   return canvas;
 }
 
 function grid() {
-  const across = max(...meta.heads.map((/** @type {number[]} */ head) => head[1])) + 1;
-  at("grid").style.setProperty("--across", String(across));
+  const columns = max(...meta.heads.map((/** @type {number[]} */ head) => head[1])) + 1;
+  at("grid").style.setProperty("--across", String(columns));
   fill("grid", ...meta.heads.map(([layer, head], /** @type {number} */ place) => {
     const scores = meta.scores.map(([name, rows]) => make("small", `${name[chosen.lang]} ${number(rows[place][chosen.step])}`));
     return button(() => choose({ head: place }), { class: "head", "aria-pressed": place === chosen.head, "data-head": place, title: say("head", layer, head) }, dots(make("canvas"), place), make("small", make("b", `L${layer} H${head}`)), ...scores);
@@ -94,31 +94,33 @@ function curve() {
 }
 
 const side = 60;
-const room = () => clamp((min(at("matrix").parentElement?.clientWidth ?? 480, 640) - side) / count, 34);
+const room = () => clamp((min(at("matrix").parentElement?.clientWidth ?? 480, 640) - side) / max(count, across), 34);
 
 function matrix() {
   at("matrix").hidden = at("cell").hidden = !mapped;
   if (!mapped) return;
   const cell = room();
+  /** Whether there is room for the name of a row or a column. @param {number} place */
+  const named = (place) => cell >= 9 || place % 4 === 0;
   const canvas = /** @type {HTMLCanvasElement} */ (at("matrix"));
-  const pen = sized(canvas, side + cell * count, side + cell * count);
+  const pen = sized(canvas, side + cell * across, side + cell * count);
   set(canvas, { role: "img", "aria-label": say("matrix") });
-  pen.clearRect(0, 0, side + cell * count, side + cell * count);
+  pen.clearRect(0, 0, side + cell * across, side + cell * count);
   for (let query = 0; query < count; query++) {
-    for (let key = 0; key < count; key++) {
+    for (let key = 0; key < across; key++) {
       pen.fillStyle = `rgb(${shade(weight(chosen.head, query, key)).join(" ")})`;
       pen.fillRect(side + key * cell, side + query * cell, cell, cell);
     }
-    const every = cell >= 9 || query % 4 === 0;
-    if (every) write(pen, meta.tokens[query], side - 6, side + (query + 0.5) * cell, side - 10, "right");
-    if (every) write(pen, meta.tokens[query], side + (query + 0.5) * cell, side - 6, side - 10, "left", "quiet", -Math.PI / 2);
+    if (named(query)) write(pen, meta.tokens[query], side - 6, side + (query + 0.5) * cell, side - 10, "right");
   }
+  for (let key = 0; key < across; key++)
+    if (named(key)) write(pen, meta.keys[key], side + (key + 0.5) * cell, side - 6, side - 10, "left", "quiet", -Math.PI / 2);
   if (chosen.query >= 0) {
     pen.strokeStyle = colour("looked");
     pen.strokeRect(side + chosen.key * cell, side + chosen.query * cell, cell, cell);
   }
   const share = chosen.query < 0 ? 0 : weight(chosen.head, chosen.query, chosen.key);
-  fill("cell", chosen.query < 0 ? say("matrix") : say("cell", meta.tokens[chosen.query], meta.tokens[chosen.key], `${Math.round(share * 100)}%`));
+  fill("cell", chosen.query < 0 ? say("matrix") : say("cell", meta.tokens[chosen.query], meta.keys[chosen.key], `${Math.round(share * 100)}%`));
 }
 
 function figures() {
@@ -186,7 +188,7 @@ at("matrix").addEventListener("click", (event) => {
   const cell = room();
   const query = floor((event.offsetY - side) / cell);
   const key = floor((event.offsetX - side) / cell);
-  if (abs(query - count / 2) <= count / 2 && abs(key - count / 2) <= count / 2 && query < count && key < count) choose({ query, key });
+  if (abs(query - count / 2) <= count / 2 && abs(key - across / 2) <= across / 2 && query < count && key < across) choose({ query, key });
 });
 addEventListener("resize", () => draw());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

@@ -72,6 +72,7 @@ class StepsPage(Struct, frozen=True, eq=False):
         from 0 to 1.
     document: what it tells of.
     notes: what is said below.
+    keys: of another text that the tokens look at; None for the tokens themselves.
     """
 
     title: str
@@ -85,6 +86,7 @@ class StepsPage(Struct, frozen=True, eq=False):
     document: Document
     notes: Sequence[str] = ()
     lang: str = "en"
+    keys: Sequence[str] | None = None
 
 
 def page_words(heads: int) -> dict[str, Message]:
@@ -127,6 +129,7 @@ def steps_page(page: StepsPage) -> bytes:
         "name": name_of(page.document.schema),
         "line": in_languages(page.line),
         "tokens": [label(token) for token in page.tokens],
+        "keys": [label(token) for token in page.keys or page.tokens],
         "heads": [list(head) for head in page.heads],
         "steps": list(page.steps),
         "lines": [[in_languages(name), _round_numbers(values)] for name, values in page.lines],

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import numpy_backend
 from attncli.arrays.numpy_backend import uniform
 from attncli.errors import UsageError
-from attncli.language import listing, message
+from attncli.language import choice, listing, message
 from attncli.mechanism.mask import Causal, Mask, Window, shows_all, visible
 from attncli.mechanism.projection import sinusoidal
 from attncli.mechanism.spec import Alibi, Block, Head, Spec
@@ -45,6 +45,7 @@ class Architecture(Struct, frozen=True):
     mlp: whether there is a feed-forward part after each attention.
     residual: whether each layer adds to its input; without it, one layer's attention alone says
         what is predicted.
+    encoder: whether there is an encoder of as many layers, at which the decoder looks.
     """
 
     layers: int = 2
@@ -55,13 +56,14 @@ class Architecture(Struct, frozen=True):
     mask: Mask = field(default_factory=Causal)
     mlp: bool = False
     residual: bool = True
+    encoder: bool = False
 
 
 class SmallModel(Struct, frozen=True, eq=False):
     """A model that can be trained: its Spec, how it is saved, and which of its numbers training
     leaves alone.
 
-    spec: what it does.
+    spec: what it does; of two sides that of the encoder, with the decoder's inside.
     kind, config, class_name: how it is saved, see `CheckpointParts`; "" for one that no family has.
     score_factor: by what saved queries are multiplied, so that a family's own scale gives the
         scores that were trained.
@@ -78,6 +80,12 @@ class SmallModel(Struct, frozen=True, eq=False):
     masks: Mapping[str, Floats]
     architecture: Architecture
 
+    @property
+    def decoder(self) -> Spec:
+        """The side that predicts, whose layers and heads are watched: the decoder, or the model
+        where it has one side."""
+        return self.spec.decoder or self.spec
+
 
 def small_model(architecture: Architecture, vocabulary: int, longest: int) -> SmallModel:
     """The model of an architecture for texts of at most `longest` tokens of a vocabulary.
@@ -91,18 +99,9 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     # enters, the other what attention writes
     stream = width if architecture.residual else 2 * width
 
-    # the family as which a model of such positions and such a mask is saved
-    both_ways = looks_ahead(architecture.mask)
+    # the family as which it is saved
     window = _window_size(architecture.mask)
-    if position in ("rope", "alibi"):
-        group = position
-    elif both_ways:
-        group = "both ways"
-    elif window is not None:
-        group = "window"
-    else:
-        group = "table"
-    kind = TRAINED[group]
+    kind = _family_name(architecture, window)
 
     # its config and spec at these sizes
     rows = longest if position == "learned" else max(longest, ROOM)  # of the table of positions
@@ -130,21 +129,23 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     # the width of a query and key; in a stream of two halves heads are twice as wide
     dim = width // architecture.heads if architecture.residual else family_attention.head_dim
     scale = scale_number(architecture.scale, dim, width)
-    attention = replace(family_attention, scale=scale, mask=architecture.mask)
-    if position == "alibi" and both_ways:
-        attention = replace(attention, position=Alibi(symmetric=True))
+    if base.decoder is None:
+        spec = _one_sided_spec(base, architecture, scale)
+    else:
+        spec = _with_decoder(base, base.decoder, architecture, scale)
+    attention = spec.blocks[0].attention
     can_be_saved = (
         attention.mask == family_attention.mask and attention.position == family_attention.position
     )
-    block = replace(base.blocks[0], attention=attention)
-    if not architecture.mlp:
-        block = without_feed_forward(block)
-    spec = replace(base, blocks=(block,) * architecture.layers, head=Head(tied=False))
 
     # numbers that training leaves alone
     fixed: dict[str, Floats] = {}
     if position not in ("learned", "rope", "alibi"):
-        fixed["positions.weight"] = _fixed_positions(position, rows, stream)
+        fixed["positions.weight"] = _fixed_positions(
+            position, rows, stream, before=spec.embedding.position_offset
+        )
+    if architecture.encoder and "positions.weight" in fixed:
+        fixed[f"{ENCODER}positions.weight"] = fixed["positions.weight"]
     masks: dict[str, Floats] = {}
     if not architecture.residual:
         masks = _stream_halves(spec, width)
@@ -162,6 +163,60 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
         masks=masks,
         architecture=architecture,
     )
+
+
+def _family_name(architecture: Architecture, window: int | None) -> str:
+    """The family as which a model of such positions and such a mask is saved.
+
+    window: how many keys a query sees under a sliding window; None for any other mask.
+    """
+    if architecture.encoder:
+        return TRAINED["encoder"]
+    if architecture.position in ("rope", "alibi"):
+        return TRAINED[architecture.position]
+    if looks_ahead(architecture.mask):
+        return TRAINED["both ways"]
+    if window is not None:
+        return TRAINED["window"]
+    return TRAINED["table"]
+
+
+def _one_sided_spec(base: Spec, architecture: Architecture, scale: float) -> Spec:
+    """The Spec of a model of this architecture without an encoder, made of that of its family.
+
+    scale: of all scores.
+    """
+    block = base.blocks[0]
+    attention = replace(block.attention, scale=scale, mask=architecture.mask)
+    if architecture.position == "alibi" and looks_ahead(architecture.mask):
+        attention = replace(attention, position=Alibi(symmetric=True))
+    block = replace(block, attention=attention)
+    if not architecture.mlp:
+        block = without_feed_forward(block)
+    return replace(base, blocks=(block,) * architecture.layers, head=Head(tied=False))
+
+
+def _with_decoder(base: Spec, decoder: Spec, architecture: Architecture, scale: float) -> Spec:
+    """The Spec of an encoder-decoder of this architecture, made of that of its family.
+
+    base, decoder: of the family, the encoder's Spec and that of the decoder in it.
+    scale: of all scores.
+    """
+    encoder_block = base.blocks[0]
+    encoder_block = replace(encoder_block, attention=replace(encoder_block.attention, scale=scale))
+    block = decoder.blocks[0]
+    assert block.cross is not None
+    block = replace(
+        block,
+        attention=replace(block.attention, scale=scale),
+        cross=replace(block.cross, scale=scale),
+    )
+    if not architecture.mlp:
+        encoder_block = without_feed_forward(encoder_block)
+        block = without_feed_forward(block)
+    layers = architecture.layers
+    decoder = replace(decoder, blocks=(block,) * layers, head=Head(tied=False))
+    return replace(base, blocks=(encoder_block,) * layers, decoder=decoder)
 
 
 def check_architecture(architecture: Architecture) -> None:
@@ -192,6 +247,8 @@ def check_architecture(architecture: Architecture) -> None:
             hint=f"--d-model {2 * heads * max(width // (2 * heads), 1)}",
         )
     scale_number(architecture.scale, width // heads, width)  # raises for one that is unknown
+    if architecture.encoder:
+        _check_two_sides(architecture)
     for part in architecture.mask.parts_of():
         if part.depends_on != "vectors":
             continue
@@ -202,6 +259,24 @@ def check_architecture(architecture: Architecture) -> None:
             ),
             expected=message("a mask of positions, such as causal or window:4"),
             hint="--mask causal",
+        )
+
+
+def _check_two_sides(architecture: Architecture) -> None:
+    """Raise UsageError for positions within the attention, and for another mask than the decoder's
+    causal one: both are of models of one side."""
+    if architecture.position in ("rope", "alibi"):
+        raise UsageError(
+            message(
+                "positions {position} are of models without an encoder",
+                position=architecture.position,
+            ),
+            expected=choice(("learned", "sinusoidal", "none")),
+        )
+    if architecture.mask != Causal():
+        raise UsageError(
+            message("a decoder that looks at an encoder is trained under the mask causal alone"),
+            expected=message("no --mask"),
         )
 
 
@@ -253,16 +328,16 @@ def _window_size(mask: Mask) -> int | None:
     return None
 
 
-def _fixed_positions(position: str, rows: int, width: int) -> Floats:
+def _fixed_positions(position: str, rows: int, width: int, *, before: int) -> Floats:
     """A table of position vectors that training leaves as it is, float32 [position, width]: of
     sines and cosines for "sinusoidal", of zeros for "none".
 
     rows: how many positions it has.
+    before: how many rows of zeros the family has before that of the first position.
     """
+    table = np.zeros((before + rows, width))
     if position == "sinusoidal":
-        table = sinusoidal(np.arange(rows), width)
-    else:
-        table = np.zeros((rows, width))
+        table[before:] = sinusoidal(np.arange(rows), width)
     return table.astype(np.float32)
 
 
@@ -287,9 +362,25 @@ def _stream_halves(spec: Spec, width: int) -> dict[str, Floats]:
 # The first weights: from named streams, so that a seed is the same model on every machine.
 
 
+ENCODER = "encoder."
+"""With this the names of an encoder's roles begin, where there is a decoder too. Both sides share
+the table of tokens, which is the decoder's."""
+
+
 def roles_of(spec: Spec) -> dict[str, Role]:
     """The roles (weights by the project's names, such as "attn.q.weight") that are trained, by
-    name; those of a layer begin with its number, as "0.attn.q.weight"."""
+    name; those of a layer begin with its number, as "0.attn.q.weight", those of an encoder with
+    `ENCODER`."""
+    if spec.decoder is None:
+        return _roles_of_side(spec)
+    encoder = _roles_of_side(spec)
+    del encoder["tokens.weight"]  # the decoder's
+    roles = {f"{ENCODER}{name}": role for name, role in encoder.items()}
+    return {**roles, **_roles_of_side(spec.decoder)}
+
+
+def _roles_of_side(spec: Spec) -> dict[str, Role]:
+    """The roles of one side that are trained, by name."""
     # a table of token types has one row here, which is 0
     outer = [
         role for role in outer_roles(spec) if role.module != "types" and role.name != "head.bias"

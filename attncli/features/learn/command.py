@@ -37,9 +37,11 @@ def learn(
     task: Annotated[
         str | None,
         argument(
-            "induction, lookup, order, previous, sentence, text; none lists them.",
+            "induction, lookup, order, previous, translate, sentence, text; none lists them.",
             "TASK",
-            completion.words("induction", "lookup", "order", "previous", "sentence", "text"),
+            completion.words(
+                "induction", "lookup", "order", "previous", "translate", "sentence", "text"
+            ),
         ),
     ] = None,
     source: Annotated[
@@ -73,6 +75,9 @@ def learn(
         bool | None,
         model_option("--mlp/--no-mlp", help="A feed-forward part in each layer. [default: no]"),
     ] = None,
+    bottleneck: Annotated[
+        bool, model_option(help="translate: the decoder sees one vector of the encoder's alone.")
+    ] = False,
     seed: Annotated[
         int,
         redeclare(
@@ -174,6 +179,7 @@ def learn(
         steps=steps,
         batch=batch,
         rate=learning_rate,
+        bottleneck=bottleneck,
         note=environment.note,
     )
     request.refuse_memory(

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.arrays.backend import numpy_backend
 from attncli.documents.header import attention_part, model_part
 from attncli.errors import InputError, LimitError, UsageError
 from attncli.features.learn.architecture import (
+    ENCODER,
     Architecture,
     SmallModel,
     refuse_unsaved,
@@ -25,6 +26,7 @@ from attncli.features.learn.architecture import (
     small_model,
 )
 from attncli.features.learn.document import (
+    Alignment,
     BestHead,
     CurvePoint,
     Example,
@@ -34,25 +36,27 @@ from attncli.features.learn.document import (
     HeadScore,
     LearnDocument,
     LearnedHead,
+    LengthLoss,
     SeedRun,
     TaskRow,
     TasksDocument,
     WeightMap,
 )
 from attncli.features.learn.tasks import task_class, task_names
-from attncli.features.learn.tasks.task import Task, even_scores, head_scores
-from attncli.features.learn.training import NO_TARGET, Batch, RoleStore, Trainer
+from attncli.features.learn.tasks.task import Bools, Task, even_scores, head_scores, largest_share
+from attncli.features.learn.training import NO_TARGET, Batch, ForwardPass, RoleStore, Trainer
 from attncli.inputs.files import refuse_half_characters
 from attncli.inputs.token import Token, choose_last_token, ignore
 from attncli.inputs.tokenize import IdsOnly, tokenizer
 from attncli.language import choice, listing, message, plural
 from attncli.mechanism.checked_arguments import checked
-from attncli.mechanism.context import Zero
+from attncli.mechanism.context import Kind, Zero
 from attncli.mechanism.mask import visible
 from attncli.mechanism.spec import Spec
 from attncli.models.checkpoint_writing import (
     UNKNOWN,
     CheckpointParts,
+    SideArrays,
     check_new_folder,
     write_checkpoint,
 )
@@ -100,6 +104,7 @@ class LearnRequest(Struct, frozen=True):
         steps: int | None = None,
         batch: int | None = None,
         rate: float | None = None,
+        bottleneck: bool = False,
         note: Callable[[str], None] = ignore,
     ) -> LearnRequest:
         """Make the request for a task by its name, with its text and words, as the user gives them.
@@ -108,20 +113,30 @@ class LearnRequest(Struct, frozen=True):
         architecture: what of the model is other than the task has it, such as "layers".
         seed, seeds: the first seed, and how many from there on.
         rate: of learning.
+        bottleneck: of the task "translate", whether the decoder sees one vector alone.
 
         Raises UsageError for an unknown task, or one that takes another text; InputError for a text
         that is too short or lacks the words.
         """
         kind = task_named(task)
         options = {name: value for name, value in (architecture or {}).items() if value is not None}
-        unknown = [name for name in options if name not in Architecture.__struct_fields__]
+        # whether there is an encoder the task says, whose texts it reads
+        parts = [name for name in Architecture.__struct_fields__ if name != "encoder"]
+        unknown = [name for name in options if name not in parts]
         if unknown:
             raise UsageError(
                 message("no part of a small model is called {name}", name=repr(unknown[0])),
-                expected=listing(Architecture.__struct_fields__),
+                expected=listing(parts),
             )
+        if bottleneck and not kind.architecture.encoder:
+            raise UsageError(
+                message("--bottleneck is about a decoder that looks at an encoder"),
+                expected=message("attn learn translate"),
+            )
+        made_task = _make_task(kind, text, query, target, note)
+        made_task.bottleneck = bottleneck
         return cls(
-            task=_make_task(kind, text, query, target, note),
+            task=made_task,
             architecture=replace(kind.architecture, **options),
             seeds=tuple(range(seed, seed + seeds)),
             steps=steps or kind.steps,
@@ -250,6 +265,7 @@ def learn(
     steps: int | None = None,
     batch: int | None = None,
     rate: float | None = None,
+    bottleneck: bool = False,
     save: Path | None = None,
     snapshots: int = 0,
     force: bool = False,
@@ -276,6 +292,8 @@ def learn(
         steps: How many; None for the task's number, as for `batch` and `rate`.
         batch: Texts of each step.
         rate: Of learning, by AdamW.
+        bottleneck: Of the task "translate", whether the decoder sees one vector of the encoder's
+            alone.
         save: The folder of the checkpoint; None for none.
         snapshots: How many checkpoints are written on the way, into folders beside its files.
         force: Whether the folder may be there already.
@@ -312,10 +330,12 @@ def learn(
             steps=steps,
             batch=batch,
             rate=rate,
+            bottleneck=bottleneck,
             note=note,
         )
     model = small_model_of(request)
     if save is not None:
+        _refuse_bottleneck(request.task)
         refuse_unsaved(model)
         check_new_folder(save, force=force)
         # a vocabulary with half of a character could not be read again
@@ -359,6 +379,15 @@ def learn(
     return replace(document, saved=str(save), snapshots=folders)
 
 
+def _refuse_bottleneck(task: Task) -> None:
+    """Raise UsageError for a task whose decoder sees one vector alone: no checkpoint says so."""
+    if task.bottleneck:
+        raise UsageError(
+            message("a model whose decoder sees one vector alone has no checkpoint format"),
+            expected=message("--save or --bottleneck"),
+        )
+
+
 def train(
     request: LearnRequest,
     model: SmallModel,
@@ -395,7 +424,8 @@ def train(
         output = trainer.run(test, keep=True)
         weights = [np.asarray(layer) for layer in output.weights]
         # maps of the first text, [layer, head, query, key]
-        first_text = np.stack([layer[0] for layer in weights])
+        queries, keys = test.first_shape
+        first_text = np.stack([layer[0, :, :queries, :keys] for layer in weights])
         return Moment(step, trainer.loss_of(output, test), head_scores(weights, pairs), first_text)
 
     def record() -> None:
@@ -463,8 +493,46 @@ def checkpoint_parts(
     step: after how many steps they are so.
     seed: of the training.
     """
-    spec = model.spec
-    width = model.spec.d_model
+    encoder: SideArrays | None = None
+    if model.spec.decoder is not None:
+        of_encoder = {
+            name.removeprefix(ENCODER): array
+            for name, array in arrays.items()
+            if name.startswith(ENCODER)
+        }
+        of_encoder["tokens.weight"] = arrays["tokens.weight"]
+        arrays = {name: array for name, array in arrays.items() if not name.startswith(ENCODER)}
+        # a bias of the output head, which transformers has in any case
+        arrays["head.offsets"] = np.zeros((1, model.spec.vocabulary), np.float32)
+        encoder = _side_arrays(model, model.spec, of_encoder)
+    side = _side_arrays(model, model.decoder, arrays)
+    task = request.task
+    # what the checkpoint says of its training
+    training_facts = {
+        "task": task.name,
+        "seed": str(seed),
+        "steps": str(step),
+        "version": __version__,
+    }
+    return CheckpointParts(
+        kind=model.kind,
+        config=model.config,
+        architecture=model.class_name,
+        # how many groups of heads a tensor of given roles holds
+        groups=partial(groups_of, model.decoder),
+        outer=side.outer,
+        layers=side.layers,
+        words=(*task.words, UNKNOWN),  # the vocabulary, by id
+        by_character=task.by_character,
+        notes=training_facts,
+        encoder=encoder,
+    )
+
+
+def _side_arrays(model: SmallModel, spec: Spec, arrays: Mapping[str, Floats]) -> SideArrays:
+    """The arrays to write of one side of the trained model, whose Spec this is, from its weights by
+    role."""
+    width = spec.d_model
     outer = {name: array for name, array in arrays.items() if not name[0].isdigit()}
     if spec.embedding.types:
         outer["types.weight"] = np.zeros((spec.embedding.types, width), np.float32)
@@ -479,31 +547,13 @@ def checkpoint_parts(
             if name.startswith(start)
         }
         if model.score_factor != 1:
-            for role in ("attn.q.weight", "attn.q.bias"):
+            for role in ("attn.q.weight", "attn.q.bias", "cross.q.weight", "cross.q.bias"):
                 if role in roles:
                     roles[role] = roles[role] * np.float32(model.score_factor)
         if block.mlp is None:
             roles |= _idle_feed_forward(roles, width, _feed_forward_width(model))
         layers.append(roles)
-    task = request.task
-    # what the checkpoint says of its training
-    training_facts = {
-        "task": task.name,
-        "seed": str(seed),
-        "steps": str(step),
-        "version": __version__,
-    }
-    return CheckpointParts(
-        kind=model.kind,
-        config=model.config,
-        architecture=model.class_name,
-        groups=partial(groups_of, spec),  # how many groups of heads a tensor of given roles holds
-        outer=outer,
-        layers=layers,
-        words=(*task.words, UNKNOWN),  # the vocabulary, by id
-        by_character=task.by_character,
-        notes=training_facts,
-    )
+    return SideArrays(outer, layers)
 
 
 def _feed_forward_width(model: SmallModel) -> int:
@@ -566,20 +616,20 @@ def _learn_document(
     # a model that no family describes has the kind ""
     identity = Identity("seeded", family=model.kind or None, seed=seed)
     whole = Model(
-        spec=model.spec,
-        store=RoleStore(model.spec, lesson.trainer.arrays),
+        spec=model.decoder,
+        store=RoleStore(model.decoder, lesson.trainer.arrays),
         tokenizer=IdsOnly(task.name),  # no text is tokenized here
         backend=backend,
         identity=identity,
     )
     attention = attention_part(whole, backend)
-    position = request.architecture.position
+    architecture = request.architecture
     return LearnDocument(
         version=__version__,
         task=task.name,
         seed=seed,
         model=model_part(whole),
-        attention=replace(attention, position=position),
+        attention=replace(attention, position=architecture.position),
         parameters=sum(
             math.prod(role.shape)
             for name, role in roles_of(model.spec).items()
@@ -609,6 +659,9 @@ def _learn_document(
             if moment.step & (moment.step - 1) == 0 or moment is last
         ],
         ablation=_losses_without_heads(lesson),
+        bottleneck=task.bottleneck if architecture.encoder else UNSET,
+        alignment=_alignment(task, lesson),
+        by_length=_losses_by_length(lesson),
         runs=list(runs),
         saved=None,
         snapshots=[],
@@ -620,14 +673,19 @@ def _example_part(task: Task, test: Batch) -> Example:
     """The document's example: the first of the texts that a task is tested on, in words, with the
     word that is to be predicted at each."""
     words = (*task.words, UNKNOWN)
-    ids = test.ids[0].tolist()
-    targets = test.targets[0].tolist()
+    queries, keys = test.first_shape
+    ids = test.ids[0, :queries].tolist()
+    targets = test.targets[0, :queries].tolist()
     blank = "" if task.by_character else " "
-    return Example(
+    example = Example(
         text=blank.join(words[number] for number in ids),
         tokens=[words[number] for number in ids],
         targets=[None if number == NO_TARGET else words[number] for number in targets],
     )
+    if test.source is None:
+        return example
+    source = [words[number] for number in test.source.ids[0, :keys].tolist()]
+    return replace(example, source=blank.join(source), source_tokens=source)
 
 
 def _learned_heads(task: Task, model: SmallModel, lesson: Lesson) -> list[LearnedHead]:
@@ -638,19 +696,12 @@ def _learned_heads(task: Task, model: SmallModel, lesson: Lesson) -> list[Learne
     """
     moments = lesson.moments
 
-    # scores of a head that attends evenly to all keys that the mask shows
-    count = lesson.test.ids.shape[-1]
-    backend = numpy_backend("float32")
-    queries = backend.arange(0, count)[:, None]
-    keys = backend.arange(0, count)[None, :]
-    # all layers of a small model are alike
-    mask = model.spec.blocks[0].attention.mask
-    shown = np.asarray(visible(mask, queries, keys, keys=count, backend=backend))
-    even = even_scores(np.broadcast_to(shown, (count, count)), task.pairs(lesson.test))
+    # scores of a head that attends evenly to all keys that it sees
+    even = even_scores(_visible_keys(model, lesson.test), task.pairs(lesson.test))
 
     rows = []
-    for layer in range(len(model.spec.blocks)):
-        for head in range(model.spec.blocks[0].attention.heads):
+    for layer, block in enumerate(model.decoder.blocks):
+        for head in range(block.attention.heads):
             scores = {}
             for score in task.scores:
                 values = [float(moment.scores[score.name][layer, head]) for moment in moments]
@@ -664,6 +715,23 @@ def _learned_heads(task: Task, model: SmallModel, lesson: Lesson) -> list[Learne
                 )
             rows.append(LearnedHead(layer=layer, head=head, scores=scores))
     return rows
+
+
+def _visible_keys(model: SmallModel, batch: Batch) -> Bools:
+    """Which keys the heads that are watched see at each query: under the mask, [query, key]; of an
+    encoder's vectors, [text, 1, source token]."""
+    if batch.source is not None:
+        places = np.arange(batch.source.ids.shape[-1])
+        is_seen: Bools = places < batch.source.visible[:, None, None]
+        return is_seen
+    count = batch.ids.shape[-1]
+    backend = numpy_backend("float32")
+    queries = backend.arange(0, count)[:, None]
+    keys = backend.arange(0, count)[None, :]
+    # all layers of a small model are alike
+    mask = model.spec.blocks[0].attention.mask
+    shown = np.asarray(visible(mask, queries, keys, keys=count, backend=backend))
+    return np.broadcast_to(shown, (count, count))
 
 
 def _step_of_rise(steps: Sequence[int], values: Sequence[float]) -> int | None:
@@ -685,17 +753,64 @@ def _losses_without_heads(lesson: Lesson) -> HeadRemoval:
     lesson: the training: what was measured on the way, and the trained model.
     """
     trainer = lesson.trainer
-    blocks = lesson.trainer.model.spec.blocks
+    blocks = lesson.trainer.model.decoder.blocks
+    kind: Kind = "self"
+    if lesson.test.source is not None:
+        kind = "cross"
     rows = [
         HeadLoss(
             layer=layer,
             head=head,
-            loss=trainer.loss(lesson.test, interventions={(layer, "self"): (Zero((head,)),)}),
+            loss=trainer.loss(lesson.test, interventions={(layer, kind): (Zero((head,)),)}),
         )
         for layer, block in enumerate(blocks)
         for head in range(block.attention.heads)
     ]
     return HeadRemoval(loss=lesson.moments[-1].loss, heads=rows)
+
+
+def _alignment(task: Task, lesson: Lesson) -> Alignment | UnsetType:
+    """In how many rows the decoder's head with the highest score of the task has its largest weight
+    on the word in question, beside chance; UNSET without an encoder, and where the decoder sees one
+    vector alone."""
+    test = lesson.test
+    if test.source is None or task.bottleneck:
+        return UNSET
+    name = task.scores[-1].name  # a task's own score is its last
+    counted = task.pairs(test)[name]
+    scores = lesson.moments[-1].scores[name]  # [layer, head]
+    layer, head = np.unravel_index(int(scores.argmax()), scores.shape)
+    output = lesson.trainer.run(test, keep=True)
+    weights = np.asarray(output.weights[int(layer)])[:, head]
+    return Alignment(
+        layer=int(layer),
+        head=int(head),
+        rows=int(counted.any(-1).sum()),
+        share=largest_share(weights, counted),
+        # a key that is drawn at random is the word in question as often as even weights are on it
+        chance=even_scores(_visible_keys(lesson.trainer.model, test), {name: counted})[name],
+    )
+
+
+def _losses_by_length(lesson: Lesson) -> list[LengthLoss] | UnsetType:
+    """The loss on the test texts by the length of what the encoder read; UNSET without one."""
+    source = lesson.test.source
+    if source is None:
+        return UNSET
+    output = lesson.trainer.run(lesson.test)
+    rows = []
+    for length in sorted(set(source.lengths.tolist())):
+        is_text = source.lengths == length
+        of_length = Batch(lesson.test.ids[is_text], lesson.test.targets[is_text])
+        passed = ForwardPass(logits=np.asarray(output.logits)[is_text], weights=())
+        rows.append(
+            LengthLoss(
+                tokens=length,
+                texts=int(is_text.sum()),
+                loss=lesson.trainer.loss_of(passed, of_length),
+            )
+        )
+    return rows
 
 
 def _seed_run(request: LearnRequest, lesson: Lesson, seed: int) -> SeedRun:
@@ -769,9 +884,18 @@ def training_bytes(request: LearnRequest) -> int:
     spec = small_model_of(request).spec
     length = request.task.length
     rows = max(request.batch, TEST_TEXTS) * length
-    numbers = len(spec.blocks) * kept_numbers(spec, rows, length) + rows * 6 * spec.vocabulary
+    attentions = len(spec.blocks) * _attentions(request)
+    numbers = attentions * kept_numbers(spec, rows, length) + rows * 6 * spec.vocabulary
     parameters = sum(math.prod(role.shape) for role in roles_of(spec).values())
     return 4 * (numbers + 8 * parameters)  # float32; about 6 arrays of logits, 8 of the weights
+
+
+def _attentions(request: LearnRequest) -> int:
+    """How many attentions a layer has: with an encoder three, its own, the decoder's, and that of the
+    decoder to the encoder."""
+    if request.architecture.encoder:
+        return 3
+    return 1
 
 
 NUMBERS, UPDATES, LAYER_STEPS = 4.0e8, 8.0e7, 1.2e3
@@ -801,6 +925,7 @@ def training_cost(request: LearnRequest) -> TrainingCost:
     length = request.task.length
     work = work_of(spec, spec.blocks, length)
     parameters = sum(math.prod(role.shape) for role in roles_of(spec).values())
+    attentions = len(spec.blocks) * _attentions(request)
     # a training step takes as long as so many forward passes: the gradients of a product are two
     # more
     passes = 3
@@ -808,11 +933,11 @@ def training_cost(request: LearnRequest) -> TrainingCost:
     def forward_seconds(texts: int) -> float:
         """About how many seconds a forward pass of so many texts takes."""
         rows = texts * length
-        layers = len(spec.blocks)
-        products = texts * work.products + rows * spec.vocabulary * spec.d_model
+        products = _attentions(request) * texts * work.products
+        products += rows * spec.vocabulary * spec.d_model
         # NUMBERS and LAYER_STEPS were measured of whole training steps, of which this is a part
-        kept = layers * kept_numbers(spec, rows, length)
-        return products / PRODUCTS_A_SECOND + (kept / NUMBERS + layers / LAYER_STEPS) / passes
+        kept = attentions * kept_numbers(spec, rows, length)
+        return products / PRODUCTS_A_SECOND + (kept / NUMBERS + attentions / LAYER_STEPS) / passes
 
     test = forward_seconds(TEST_TEXTS)
     step = passes * forward_seconds(request.batch) + parameters / UPDATES

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from attncli.documents import (
     AttentionPart,
@@ -24,6 +24,7 @@ from attncli.documents import (
 from attncli.language import Message, contextual, message
 
 SCORE_NAMES = {
+    "aligned": contextual("score", "aligned"),
     "first": contextual("score", "first"),
     "induction": contextual("score", "induction"),
     "key": contextual("score", "key"),
@@ -47,12 +48,16 @@ Loss = Annotated[float | None, Meta(description="In nats; null where it is no nu
 class Example(Part, frozen=True, kw_only=True):
     """One of the texts that losses and scores are measured on; all maps are of it."""
 
-    text: str
+    text: Annotated[str, describe("Of an encoder-decoder, what the decoder reads.")]
     tokens: Annotated[list[str], axes("token")]
     targets: Annotated[
         list[str | None],
         axes("token", meaning="what is to be said after each; null where it cannot be known"),
     ]
+    source: Annotated[
+        str | UnsetType, describe("What the encoder reads; absent where there is none.")
+    ] = UNSET
+    source_tokens: Annotated[list[str] | UnsetType, axes("key")] = UNSET
 
 
 class GuessingLoss(Part, frozen=True, kw_only=True):
@@ -94,7 +99,10 @@ class WeightMap(Part, frozen=True, kw_only=True):
     """Where the heads look in the example after so many steps."""
 
     step: Count
-    weights: Annotated[Numbers, axes("layer", "head", "token", "token")]
+    weights: Annotated[
+        Numbers,
+        axes("layer", "head", "token", "key", meaning="keys are the tokens, or the source's"),
+    ]
 
 
 class HeadLoss(Part, frozen=True, kw_only=True):
@@ -110,6 +118,27 @@ class HeadRemoval(Part, frozen=True, kw_only=True):
 
     loss: Loss
     heads: list[HeadLoss]
+
+
+class Alignment(Part, frozen=True, kw_only=True):
+    """How often the decoder's head with the highest score looks most at the word that is
+    translated."""
+
+    layer: Count
+    head: Count
+    rows: Annotated[Size, describe("Words that are said, over all texts.")]
+    share: Annotated[
+        Share, describe("Of these, at how many the largest weight is on the word it translates.")
+    ]
+    chance: Annotated[Share, describe("The same for a word drawn at random.")]
+
+
+class LengthLoss(Part, frozen=True, kw_only=True):
+    """The loss on the texts whose source has so many tokens."""
+
+    tokens: Size
+    texts: Size
+    loss: Loss
 
 
 class BestHead(Part, frozen=True, kw_only=True):
@@ -168,6 +197,18 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
         list[WeightMap], describe("Steps that are powers of two, the first and the last.")
     ]
     ablation: HeadRemoval
+    bottleneck: Annotated[
+        bool | UnsetType,
+        describe(
+            "Whether the decoder sees one vector of the encoder's alone, that of the first token;"
+            " absent without an encoder, as are the next two. All maps and scores are then of the"
+            " decoder's attention to what the encoder read."
+        ),
+    ] = UNSET
+    alignment: Annotated[Alignment | UnsetType, describe("Absent with `bottleneck`, too.")] = UNSET
+    by_length: Annotated[
+        list[LengthLoss] | UnsetType, describe("The loss by length of what the encoder read.")
+    ] = UNSET
     runs: list[SeedRun]
     saved: Annotated[str | None, describe("The folder of the checkpoint.")]
     snapshots: Annotated[list[str], describe("Folders of checkpoints on the way, in their order.")]
@@ -175,8 +216,12 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
 
     def lengths(self) -> Mapping[str, int | range]:
         """The example's tokens, the points of the curve, the model's layers and heads."""
+        keys = self.example.tokens
+        if self.example.source_tokens is not UNSET:
+            keys = self.example.source_tokens
         return {
             "token": len(self.example.tokens),
+            "key": len(keys),
             "curve": len(self.curve),
             "layer": self.model.layers,
             "head": self.model.heads,

@@ -8,18 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 import numpy as np
+from msgspec import UNSET
 
 from attncli.documents import Numbers, mask_name
 from attncli.draw.heatmap import Map, side_by_side
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
 from attncli.draw.names import arrow
-from attncli.draw.numbers import Series, curves
+from attncli.draw.numbers import Series, curves, percent
 from attncli.draw.safe import safe
 from attncli.draw.tables import table
 from attncli.draw.token_names import quote_text
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.learn.document import (
     BestHead,
+    Example,
     HeadScore,
     LearnDocument,
     LearnedHead,
@@ -55,21 +57,25 @@ def _model_and_task(document: LearnDocument, view: View) -> Lines:
     attention = document.attention
     facts = listing(
         (
-            plural("{count} layer", "{count} layers", count=model.layers),
-            plural("{count} head", "{count} heads", count=model.heads),
+            *_sizes(document),
             message("d_model {d_model}", d_model=model.d_model),
             message("positions {position}", position=safe(attention.position)),
-            mask_name(safe(attention.mask)),
+            *_mask_names(document),
             message("{count:,} numbers", count=document.parameters),
             message("seed {seed}", seed=document.seed),
         ),
         " · ",
     )
     title = message("learning {task}", task=safe(document.task, ascii=view.ascii))
-    notes = [
-        facts,
-        message("one of the texts: {text}", text=quote_text(document.example.text, view)),
-    ]
+    example = document.example
+    text = quote_text(example.text, view)
+    if example.source is not UNSET:
+        text = f"{quote_text(example.source, view)}{arrow(view)}{quote_text(_said(example), view)}"
+    notes = [facts, message("one of the texts: {text}", text=text)]
+    if document.bottleneck is True:
+        notes.append(
+            message("bottleneck: the decoder sees the encoder's vector of the first word alone")
+        )
     if document.task in task_names() and task_class(document.task).thrift:
         notes.append(
             message(
@@ -78,6 +84,55 @@ def _model_and_task(document: LearnDocument, view: View) -> Lines:
             )
         )
     return stack(heading(title, "", view), *(remark(note, view) for note in notes))
+
+
+def _sizes(document: LearnDocument) -> list[Message]:
+    """How many layers and heads the model has."""
+    layers = document.model.layers
+    sizes = [
+        plural("{count} layer", "{count} layers", count=layers),
+        plural("{count} head", "{count} heads", count=document.model.heads),
+    ]
+    if document.example.source is not UNSET:
+        sizes[0] = message(
+            "encoder and decoder of {layers}",
+            layers=plural("{count} layer", "{count} layers", count=layers),
+        )
+    return sizes
+
+
+def _mask_names(document: LearnDocument) -> list[str]:
+    """The mask of the heads that are shown; none beside an encoder, at which they look unmasked."""
+    if document.example.source is not UNSET:
+        return []
+    return [mask_name(safe(document.attention.mask))]
+
+
+def _said(example: Example) -> str:
+    """What is said over an example, the words that are to be predicted."""
+    return " ".join(word for word in example.targets if word is not None)
+
+
+def _query_names(example: Example) -> list[str]:
+    """The names of the queries: the tokens that are read, or beside an encoder, where queries look at
+    another text, the words that are said there."""
+    if example.source is UNSET:
+        return example.tokens
+    return [word or "" for word in example.targets]
+
+
+def _key_names(example: Example) -> list[str] | None:
+    """The names of the keys that an encoder read; None for the queries' own tokens."""
+    if example.source_tokens is UNSET:
+        return None
+    return example.source_tokens
+
+
+def _axes_note(document: LearnDocument) -> Message:
+    """What the rows and columns of the maps are."""
+    if document.example.source is UNSET:
+        return message("rows: queries, columns: keys")
+    return message("rows: the words that are said, columns: the text that was read")
 
 
 def _loss_curve(document: LearnDocument, view: View) -> Lines:
@@ -157,20 +212,17 @@ def _maps_before_and_after(document: LearnDocument, view: View) -> Lines:
         Map(head_name(layer, head), np.asarray(first.weights)[layer, head])
         for layer, head in heads_shown
     ]
-    names = document.example.tokens
+    names = _query_names(document.example)
+    note = _axes_note(document)
     blocks = []
     if view.full:
         blocks = [
-            heading(message("maps before training"), message("rows: queries, columns: keys"), view),
+            heading(message("maps before training"), note, view),
             side_by_side(
                 before, view, limits=(0.0, 1.0), names=names, in_a_row=document.model.heads
             ),
         ]
-    title = heading(
-        message("maps after step {step:,}", step=last.step),
-        message("rows: queries, columns: keys"),
-        view,
-    )
+    title = heading(message("maps after step {step:,}", step=last.step), note, view)
     picture = side_by_side(
         maps, view, limits=(0.0, 1.0), names=names, in_a_row=document.model.heads
     )
@@ -236,6 +288,25 @@ def _rise_step(head: LearnedHead) -> str:
         return "-"
     _, step = max(rises)
     return f"{step:,}"
+
+
+def _length_table(document: LearnDocument, view: View) -> Lines:
+    """A table of the loss by the length of what the encoder read; nothing without an encoder."""
+    if document.by_length is UNSET:
+        return Lines()
+    columns = [
+        localize(message("tokens"), view),
+        localize(message("texts"), view),
+        localize(message("loss"), view),
+    ]
+    rows = [[f"{row.tokens}", f"{row.texts}", _loss_text(row.loss)] for row in document.by_length]
+    return table(
+        columns,
+        rows,
+        view,
+        align=["right"] * len(columns),
+        title=message("loss by the length of the text that was read"),
+    )
 
 
 def _seed_table(document: LearnDocument, view: View) -> Lines:
@@ -310,10 +381,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
         if score.last >= score.threshold and score.rose_at is not None:
             texts.append(_head_sentence(row, score, document))
             texts += _others_sentences(row, document)
-        elif row.score in document.forms or (
-            # a single head that has learned a task has done so in another way
-            document.learned and not document.forms and len(document.heads) == 1
-        ):
+        elif _is_missed(row.score, document):
             texts.append(
                 message(
                     "It did not form {kind}: the highest score is {value:.2f}.",
@@ -321,6 +389,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
                     value=row.value,
                 )
             )
+    texts += _alignment_sentences(document)
     # the head without which the loss is highest; one that is no number counts as 0
     worth = max(document.ablation.heads, key=lambda row: row.loss or 0.0)
     if document.loss is not None and worth.loss is not None and document.learned:
@@ -336,6 +405,49 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
     if len(document.runs) > 1:
         texts.append(_seeds_sentence(document))
     return [*texts, *_next_steps(document, view)]
+
+
+def _is_missed(score: str, document: LearnDocument) -> bool:
+    """Whether it is told that no head reached the threshold of a score: one by which the task is known
+    to be done, or a single head that did it otherwise. A decoder that sees one vector alone has
+    nothing to choose from, so that none is missed."""
+    if document.bottleneck is True:
+        return False
+    if document.forms:
+        return score in document.forms
+    # a single head that has learned a task has done so in another way
+    return document.learned and len(document.heads) == 1
+
+
+def _alignment_sentences(document: LearnDocument) -> list[Message]:
+    """Sentences on how often the decoder looks most at the word that it translates, and on the loss
+    of the shortest and the longest texts; none without an encoder."""
+    texts = []
+    if document.alignment is not UNSET:
+        row = document.alignment
+        texts.append(
+            message(
+                "At {share} of the words that are said, the largest weight of layer {layer} head"
+                " {head} is on the word that is translated; at {chance} by chance.",
+                share=percent(row.share),
+                layer=row.layer,
+                head=row.head,
+                chance=percent(row.chance),
+            )
+        )
+    if document.by_length is not UNSET and len(document.by_length) > 1:
+        shortest = document.by_length[0]
+        longest = document.by_length[-1]
+        texts.append(
+            message(
+                "Texts of {few} tokens have a loss of {low}, texts of {many} tokens {high}.",
+                few=shortest.tokens,
+                low=_loss_text(shortest.loss),
+                many=longest.tokens,
+                high=_loss_text(longest.loss),
+            )
+        )
+    return texts
 
 
 def _head_sentence(row: BestHead, score: HeadScore, document: LearnDocument) -> Message:
@@ -410,7 +522,20 @@ def _next_steps(document: LearnDocument, view: View) -> list[Message]:
         texts = [message("It was stopped before its {planned:,} steps.", planned=document.planned)]
     if document.saved is not None:
         folder = safe(quote(document.saved), ascii=view.ascii)
-        text = safe(quote(document.example.text), ascii=view.ascii)
+        example = document.example
+        if example.source is not UNSET:
+            said = safe(quote(_said(example)), ascii=view.ascii)
+            source = safe(quote(example.source), ascii=view.ascii)
+            return [
+                *texts,
+                message(
+                    "It is saved. Try:  attn cross --model {folder} {said} {source}",
+                    folder=folder,
+                    said=said,
+                    source=source,
+                ),
+            ]
+        text = safe(quote(example.text), ascii=view.ascii)
         return [
             *texts,
             message(
@@ -450,6 +575,8 @@ def _is_as_intended(document: LearnDocument, kind: type[Task]) -> bool:
     # a stream without a residual is twice as wide: 1/√d_k is then of the wider heads
     stream = intended.d_model if intended.residual else 2 * intended.d_model
     scale = (stream // intended.heads) ** -0.5
+    if document.bottleneck is True:
+        return False
     is_intended_model = (
         model.layers == intended.layers
         and model.heads == intended.heads
@@ -517,11 +644,10 @@ def learn_page(
     attention = document.attention
     steps = [point.step for point in document.curve]
     facts = (
-        plural("{count} layer", "{count} layers", count=model.layers),
-        plural("{count} head", "{count} heads", count=model.heads),
+        *_sizes(document),
         message("d_model {d_model}", d_model=model.d_model),
         message("positions {position}", position=attention.position),
-        mask_name(attention.mask),
+        *_mask_names(document),
         message("seed {seed}", seed=document.seed),
     )
     flat: list[tuple[str, float]] = [(message("chance"), document.chance)]
@@ -536,7 +662,7 @@ def learn_page(
         StepsPage(
             title=f"attn: {document.task}",
             line=listing((title, *facts), " · "),
-            tokens=document.example.tokens,
+            tokens=_query_names(document.example),
             heads=[(head.layer, head.head) for head in document.heads],
             steps=steps,
             lines=[
@@ -555,6 +681,7 @@ def learn_page(
             document=document,
             notes=answer_sentences(document, View(lang=lang)),
             lang=lang,
+            keys=_key_names(document.example),
         )
     )
 
@@ -633,6 +760,7 @@ LEARN_PARTS: Parts[LearnDocument] = (
     ScreenPart("steps", _step_table),
     ScreenPart("maps", _maps_before_and_after),
     ScreenPart("heads", _head_table),
+    ScreenPart("lengths", _length_table),
     ScreenPart("seeds", _seed_table),
     ScreenPart("answer", learn_answer),
 )

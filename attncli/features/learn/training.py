@@ -7,11 +7,12 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend, numpy_backend
 from attncli.arrays.gradient_backend import Variable, gradient_backend, gradients
 from attncli.errors import AttnError
-from attncli.features.learn.architecture import SmallModel, first_weights
+from attncli.features.learn.architecture import ENCODER, SmallModel, first_weights
 from attncli.inputs.token import Token
 from attncli.language import message
 from attncli.mechanism.context import NO_INTERVENTIONS, Context, Interventions, Weights
@@ -19,6 +20,7 @@ from attncli.mechanism.feed_forward import normalise
 from attncli.mechanism.spec import Spec
 from attncli.models.run import (
     EmbeddingVectors,
+    finish,
     logits,
     parts_through_norm,
     run_layers,
@@ -32,16 +34,39 @@ NO_TARGET = -1
 """In a batch's targets: nothing is to be predicted at this token."""
 
 
+class SourceTexts(Struct, frozen=True, eq=False):
+    """What an encoder reads, a text for each of a batch.
+
+    ids: integers [text, source token]; those after a text's end are padding.
+    lengths: tokens of each, [text].
+    visible: how many of its vectors, from the first on, the decoder sees, [text].
+    """
+
+    ids: Integers
+    lengths: Integers
+    visible: Integers
+
+
 class Batch(Struct, frozen=True, eq=False):
     """Texts to learn from.
 
     ids: integers [text, token].
     targets: the id that is to be predicted at each token, [text, token], `NO_TARGET` where there is
         none.
+    source: what the encoder reads; None for a model without one.
     """
 
     ids: Integers
     targets: Integers
+    source: SourceTexts | None = None
+
+    @property
+    def first_shape(self) -> tuple[int, int]:
+        """How many queries and keys attention has in the first text, without padding."""
+        if self.source is None:
+            count = self.ids.shape[-1]
+            return count, count
+        return int((self.targets[0] != NO_TARGET).sum()), int(self.source.lengths[0])
 
 
 class RoleStore:
@@ -61,9 +86,7 @@ class RoleStore:
         rows = backend.take(table, backend.array(ids.reshape(-1)), 0)
         x = rows.reshape((*ids.shape, table.shape[-1])) * embedding.scale
         count = ids.shape[-1]
-        x = with_positions(
-            backend, embedding, x, range(count), lambda: self._arrays["positions.weight"][:count]
-        )
+        x = with_positions(backend, embedding, x, range(count), lambda: self._position_rows(count))
         if embedding.norm is None:
             return x
         return normalise(
@@ -89,12 +112,17 @@ class RoleStore:
                 embedding,
                 x * 0.0,  # positions alone: added to nothing
                 range(count),
-                lambda: self._arrays["positions.weight"][:count],
+                lambda: self._position_rows(count),
             )
             parts.append(EmbeddingVectors("position", rows))
         if embedding.norm is None:
             return parts
         return parts_through_norm(backend, embedding.norm, parts, self.outer(backend))
+
+    def _position_rows(self, count: int) -> Any:
+        """The vectors of the first `count` positions, [token, width]."""
+        first = self._spec.embedding.position_offset
+        return self._arrays["positions.weight"][first : first + count]
 
     def expect(self, layers: range) -> None:
         """Do nothing: the weights of all layers are in memory already."""
@@ -118,7 +146,8 @@ class ForwardPass(Struct, frozen=True, eq=False):
     """What a model computes of texts.
 
     logits: [text, token, vocabulary].
-    weights: attention's, of each layer, [text, head, query, key]; empty where none were kept.
+    weights: attention's, of each layer, [text, head, query, key]; with an encoder, those of the
+        attention to it. Empty where none were kept.
     """
 
     logits: Array
@@ -131,28 +160,67 @@ def forward(
     arrays: Mapping[str, Any],
     ids: Integers,
     *,
+    source: SourceTexts | None = None,
     keep: bool = False,
     interventions: Interventions = NO_INTERVENTIONS,
 ) -> ForwardPass:
     """The logits of texts of one length, ids [text, token], under the weights `arrays`.
 
+    source: what the encoder reads; None for a model without one.
     keep: whether to keep the attention weights too.
     interventions: what is changed in the layers' attention.
     """
-    store = RoleStore(spec, arrays)
+    side = spec.decoder or spec
+    store = RoleStore(side, arrays)
     count = ids.shape[-1]
     stages: Collection[str] = ()
     if keep:
         stages = ("weights",)
     context = Context(np.arange(count), count, keep=frozenset(stages), interventions=interventions)
+    if source is not None:
+        context = replace(
+            context,
+            memory=encode(backend, spec, arrays, source),
+            memory_lengths=_by_text(backend, source.visible),
+        )
     entering = store.vectors(backend, ids)
-    layers = range(len(spec.blocks))
-    traces = list(run_layers(spec, store, backend, entering, context, layers))
-    output = logits(spec, store.outer(backend), backend, traces[-1].after)
+    layers = range(len(side.blocks))
+    traces = list(run_layers(side, store, backend, entering, context, layers))
+    output = logits(side, store.outer(backend), backend, traces[-1].after)
     weights: Sequence[Array] = ()
     if keep:
-        weights = [trace.stages["weights"] for trace in traces]
+        weights = [(trace.cross or trace).stages["weights"] for trace in traces]
     return ForwardPass(logits=output, weights=weights)
+
+
+def encode(backend: Backend, spec: Spec, arrays: Mapping[str, Any], source: SourceTexts) -> Array:
+    """What the encoder of a model of two sides makes of texts, [text, source token, width]; what it
+    gives after a text's end means nothing.
+
+    arrays: the weights of both sides.
+    """
+    own = {
+        name.removeprefix(ENCODER): array
+        for name, array in arrays.items()
+        if name.startswith(ENCODER)
+    }
+    store = RoleStore(spec, {**own, "tokens.weight": arrays["tokens.weight"]})
+    count = source.ids.shape[-1]
+    context = Context(
+        np.arange(count),
+        count,
+        key_lengths=_by_text(backend, source.lengths),
+        keep=frozenset(),
+    )
+    entering = store.vectors(backend, source.ids)
+    last = len(spec.blocks) - 1
+    (trace,) = run_layers(spec, store, backend, entering, context, [last])
+    return finish(spec, store.outer(backend), backend, trace.after)
+
+
+def _by_text(backend: Backend, lengths: Integers) -> Array:
+    """Lengths of texts, [text], with the axes of scores, [text, head, query, key]."""
+    return backend.array_as_is(lengths[:, None, None, None])
 
 
 def cross_entropy(backend: Backend, scores: Array, targets: Integers) -> Array:
@@ -257,7 +325,11 @@ class Trainer:
         self._steps += 1
         variables = {name: Variable(array) for name, array in self._trained.items()}
         output = forward(
-            self._backend, self.model.spec, {**variables, **self.model.fixed}, batch.ids
+            self._backend,
+            self.model.spec,
+            {**variables, **self.model.fixed},
+            batch.ids,
+            source=batch.source,
         )
         loss = cross_entropy(self._backend, output.logits, batch.targets)
         value = float(cast("Variable", loss).value[0])
@@ -282,7 +354,7 @@ class Trainer:
         """Shorten the output matrix of each head by the same length, at most to 0: of heads that do
         the same, the one that does most is left. Source: Yuan and Lin, Model selection and
         estimation in regression with grouped variables, 2006 (the group lasso)."""
-        for layer, block in enumerate(self.model.spec.blocks):
+        for layer, block in enumerate(self.model.decoder.blocks):
             weight = self._trained[f"{layer}.attn.o.weight"]  # [width, head · v_dim]
             heads = weight.reshape(len(weight), block.attention.heads, -1)
             lengths = np.sqrt((heads * heads).sum((0, 2), keepdims=True))
@@ -301,6 +373,7 @@ class Trainer:
             self.model.spec,
             self.arrays,
             batch.ids,
+            source=batch.source,
             keep=keep,
             interventions=interventions,
         )

@@ -162,10 +162,11 @@ TRAINED = {
     "rope": "gpt_neox",
     "alibi": "bloom",
     "both ways": "bert",
+    "encoder": "mbart",
 }
 """What a small model that is trained here is saved as, by how positions enter it and what its
 queries see: a table of positions, the same with a window, rotations, biases by distance; queries
-that see the tokens after them, too."""
+that see the tokens after them, too; an encoder and a decoder that looks at what it read."""
 
 
 @cache

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from attncli.mechanism.mask import Causal
 from attncli.mechanism.spec import Attention, Block, Embedding, Head, Mlp, Norm, Place, Spec
 from attncli.models.config import ACTIVATIONS, MOST_LAYERS, Config, FixedValue
-from attncli.models.family import Family, Names, Source
+from attncli.models.family import Family, Names, Source, TrainedSizes
 
 ENCODER = Names(
     layer="encoder.layers.{layer}.",
@@ -191,6 +191,27 @@ def mbart(config: Config) -> Spec:
     return encoder_decoder(config, norm, embedding, before=True)
 
 
+def small_mbart(sizes: TrainedSizes) -> tuple[dict[str, object], str]:
+    """The config.json of a small mBART with as many layers on each side and an output head of its
+    own, and the name of its class in transformers. The decoder's start token is the vocabulary's
+    last word before the unknown one."""
+    return {
+        "encoder_layers": sizes.layers,
+        "decoder_layers": sizes.layers,
+        "encoder_attention_heads": sizes.heads,
+        "decoder_attention_heads": sizes.heads,
+        "encoder_ffn_dim": sizes.inner,
+        "decoder_ffn_dim": sizes.inner,
+        "d_model": sizes.width,
+        "vocab_size": sizes.vocabulary,
+        "max_position_embeddings": sizes.positions,
+        "decoder_start_token_id": sizes.vocabulary - 2,
+        "forced_eos_token_id": None,
+        "is_encoder_decoder": True,
+        "tie_word_embeddings": False,
+    }, "MBartForConditionalGeneration"
+
+
 IGNORED = (
     "encoder.embed_positions.weights",
     "decoder.embed_positions.weights",
@@ -336,7 +357,7 @@ def whisper(config: Config) -> Spec:
 
 FAMILIES = {
     "bart": Family(spec, ENCODER, DECODER, FIXED),
-    "mbart": Family(mbart, MBART_ENCODER, MBART_DECODER, MBART_FIXED),
+    "mbart": Family(mbart, MBART_ENCODER, MBART_DECODER, MBART_FIXED, config=small_mbart),
     "m2m_100": Family(
         m2m_100,
         replace(MBART_ENCODER, ignored=(*MBART_ENCODER.ignored, *IGNORED)),

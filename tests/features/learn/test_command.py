@@ -275,6 +275,130 @@ def test_every_layout_that_is_saved_is_what_was_trained(
         assert np.abs(np.asarray(trace.stages["weights"]) - weights[trace.layer]).max() < 1e-6
 
 
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A model that has learned to translate, in a folder, and the document of its training."""
+    folder = tmp_path_factory.mktemp("translator") / "model"
+    answer = ask("learn", "translate", "--save", str(folder), "--snapshots", "3", "--json")
+    assert answer.code == 0, answer.err
+    return folder, answer.json
+
+
+def translated(folder: Path, said: str, source: str) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The logits [token, vocabulary] and the weights of each layer's cross-attention of transformers,
+    whose decoder reads the text one token late."""
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    model, info = AutoModelForSeq2SeqLM.from_pretrained(
+        folder, attn_implementation="eager", output_loading_info=True
+    )
+    assert not any(info[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    model = model.double().eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids, keys = (tokenizer(text, return_tensors="pt")["input_ids"] for text in (said, source))
+    start = torch.tensor([[model.config.decoder_start_token_id]])
+    with torch.no_grad():
+        output = model(
+            input_ids=keys,
+            decoder_input_ids=torch.cat([start, ids[:, :-1]], 1),
+            output_attentions=True,
+        )
+    return output.logits[0].numpy(), [layer[0].numpy() for layer in output.cross_attentions]
+
+
+TRANSLATORS = [
+    (), ("--position", "sinusoidal", "--mlp"), ("--position", "none", "--scale", "2.5"),
+    ("--layers", "2", "--num-heads", "2", "--d-model", "24"), ("--scale", "none", "--num-heads", "4"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", TRANSLATORS, ids=" ".join)
+def test_transformers_opens_a_translator_with_the_same_attention(
+    options: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The weights of every head and the logits, also of texts of different lengths."""
+    folder = tmp_path / "m"
+    line = ("learn", "translate", "--steps", "20", *options, "--save", str(folder), "--json")
+    example = ask(*line).json
+    shown = np.asarray(example["maps"][-1]["weights"])
+    source = example["example"]["source"]
+    said = " ".join(example["example"]["targets"])
+    _, layers = translated(folder, said, source)
+    for layer, expected in enumerate(layers):  # trained in float32
+        assert np.abs(shown[layer] - expected).max() < 1e-5
+    model = attncli.load(folder)
+    for said, source in (("le chat noir", "the black cat sees a dog ."), ("le chat", "the cat .")):
+        expected, layers = translated(folder, said, source)
+        decoder = model.decoder(source)
+        for trace in decoder.trace(said):
+            weights = np.asarray(trace.cross.stages["weights"])
+            assert weights.shape[1:] == (len(said.split()), len(source.split()))
+            assert np.abs(weights - layers[trace.layer]).max() < 1e-6
+        found = np.asarray(decoder.logits(trace.after))
+        assert np.abs(found - expected).max() < 1e-5
+
+
+def test_the_alignment_is_that_of_transformers_by_loops(translator) -> None:
+    """How often the largest weight is on the word that is translated, the mean weight there, and the
+    loss of each length, over the test texts."""
+    from attncli.features.learn.tasks import task_class
+
+    folder, document = translator
+    task = task_class("translate")()
+    batch = task.draw(0, "test", 64)
+    hits, weights_there, chances, losses = [], [], [], {}
+    for ids, targets, count in zip(
+        batch.source.ids, batch.targets, batch.source.lengths, strict=True
+    ):
+        source = [task.words[number] for number in ids[:count]]
+        said = [task.words[number] for number in targets[:count]]
+        scores, (layer,) = translated(folder, " ".join(said), " ".join(source))
+        for query, row in enumerate(layer[0]):
+            place = query  # of the word that is translated: an adjective and its noun change places
+            if source[query] in ("black", "white", "red", "green", "grey"):
+                place = query + 1
+            elif query and source[query - 1] in ("black", "white", "red", "green", "grey"):
+                place = query - 1
+            hits.append(row.argmax() == place)
+            weights_there.append(row[place])
+            chances.append(1 / count)
+            log_p = torch.log_softmax(torch.tensor(scores[query]), -1)
+            losses.setdefault(count, []).append(-float(log_p[targets[query]]))
+    found = document["alignment"]
+    assert found["rows"] == len(hits)
+    assert found["share"] == pytest.approx(np.mean(hits), abs=2 / len(hits))
+    assert found["share"] > 0.9
+    assert found["chance"] == pytest.approx(np.mean(chances))
+    (head,) = document["heads"]
+    assert head["scores"]["aligned"]["last"] == pytest.approx(np.mean(weights_there), abs=1e-5)
+    assert document["loss"] == pytest.approx(np.mean(np.concatenate([*losses.values()])), rel=1e-3)
+    assert [row["tokens"] for row in document["by_length"]] == sorted(losses)
+    for row in document["by_length"]:
+        assert row["loss"] == pytest.approx(np.mean(losses[row["tokens"]]), rel=1e-3)
+
+
+def test_the_decoder_of_a_saved_translator_looks_at_the_readers_text(translator) -> None:
+    """Of a sentence of one's own: each word that is said looks at the one it translates."""
+    folder, document = translator
+    assert len(document["snapshots"]) == 3
+    found = ask(
+        "cross", "--model", str(folder), "un loup gris suit le", "a grey wolf follows the dog .", "--json"
+    ).json  # fmt: skip
+    assert [row["key"] for row in found["alignment"]] == [0, 2, 1, 3, 4]
+
+
+def test_one_vector_holds_short_sentences_and_not_long_ones() -> None:
+    narrow = ask("learn", "translate", "--bottleneck", "--json").json
+    assert narrow["bottleneck"]
+    assert "alignment" not in narrow
+    shortest, longest = (narrow["by_length"][place]["loss"] for place in (0, -1))
+    assert longest > 5 * shortest
+    assert longest > 0.3
+    said = " ".join(ask("learn", "translate", "--bottleneck", "--steps", "20").out.split())
+    assert "the decoder sees the encoder's vector of the first word alone" in said
+    assert "With the task's own settings" in said
+
+
 def test_a_sentence_is_an_encoder_without_its_head(tmp_path: Path) -> None:
     answer = ask("learn", *SENTENCE, "--save", str(tmp_path / "m"), "--json")
     document = answer.json
@@ -383,7 +507,9 @@ def test_without_a_task_it_lists_them(lang: str, width: int) -> None:
     answer = ask("learn", "--lang", lang, width=width)
     assert answer.code == 0
     first = {line.split(" ")[0] for line in answer.out.splitlines()}
-    assert {"induction", "lookup", "order", "previous", "sentence", "text"} <= first
+    assert {
+        "induction", "lookup", "order", "previous", "sentence", "text", "translate"
+    } <= first  # fmt: skip
     Draft202012Validator(SCHEMAS["attn.tasks/1"]).validate(ask("learn", "--json").json)
 
 
@@ -418,6 +544,11 @@ REFUSED = {
     "positions that are none": (("previous", "--position", "roap"), 2, "sinusoidal"),
     "a scale that is none": (("previous", "--scale", "big"), 2, "sqrt-dk"),
     "a text for a task of its own": (("previous", "hello"), 2, "its own texts"),
+    "rotations beside an encoder": (("translate", "--position", "rope"), 2, "sinusoidal"),
+    "a mask beside an encoder": (("translate", "--mask", "window:3"), 2, "no --mask"),
+    "one vector without an encoder": (("previous", "--bottleneck"), 2, "translate"),
+    "one vector in a folder": (("translate", "--bottleneck", "--save", "new"), 2, "--bottleneck"),
+    "a text for the translator": (("translate", "the cat"), 2, "its own texts"),
     "a text without its file": (("text",), 2, "FILE"),
     "a file that is not there": (("text", "nowhere.txt"), 3, "nowhere.txt"),
     "words for another task": (("previous", "--query", "a"), 2, "sentence"),

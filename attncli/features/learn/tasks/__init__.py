@@ -7,7 +7,7 @@ from pkgutil import iter_modules
 
 from attncli.features.learn.tasks.task import Task
 
-ORDER = ("induction", "lookup", "order", "previous", "sentence", "text")
+ORDER = ("induction", "lookup", "order", "previous", "translate", "sentence", "text")
 """How they are listed; a task that is not named here comes after them."""
 FILES = {"text": "own_text", "order": "which_first", "sentence": "own_sentence"}
 """Where a task's file has another name than the task, which would say too little of a file."""

@@ -57,6 +57,7 @@ class Task(ABC):
     forms: the names of those of which some head must do each, for it to be done so; none where any
         way will do.
     tested_apart: whether the stream "test" has texts that are not trained on.
+    bottleneck: whether a decoder sees one vector of its encoder's alone.
     """
 
     name: ClassVar[str]
@@ -72,6 +73,7 @@ class Task(ABC):
     takes: ClassVar[str] = ""
     by_character: ClassVar[bool] = False
     tested_apart: ClassVar[bool] = True
+    bottleneck: bool = False
 
     words: Sequence[str]
     """Its vocabulary, ids in order; the token for unknown words comes after them."""
@@ -122,15 +124,29 @@ def head_scores(weights: Sequence[Floats], pairs: Mapping[str, Bools]) -> dict[s
     }
 
 
+def largest_share(weights: Floats, counted: Bools) -> float:
+    """The share of the rows with keys that count in which one of them has the largest weight, the
+    first of equals.
+
+    weights: of one head, [text, query, key].
+    counted: [text, query, key].
+    """
+    has_key = counted.any(-1)
+    best = weights.argmax(-1)
+    is_counted = np.take_along_axis(counted, best[..., None], -1)[..., 0]
+    return float(is_counted[has_key].mean())
+
+
 def even_scores(visible: Bools, pairs: Mapping[str, Bools]) -> dict[str, float]:
     """By the name of each score, its value for a head that looks at all visible keys alike.
 
-    visible: [query, key].
+    visible: [query, key], or of each text, [text, query, key].
     pairs: which count, [text, query, key].
     """
     even = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
     return {
-        name: float(_mean_weight(even[None, None], counted)[0]) for name, counted in pairs.items()
+        name: float(_mean_weight(even[..., None, :, :], counted)[0])
+        for name, counted in pairs.items()
     }
 
 
