@@ -314,7 +314,8 @@ def _stored_arrays(
                 yield f"{before}{name.format(item=item)}{suffix}", part
             return
         case PerExpert(name):
-            # some classes have a module for each tensor, some a parameter: written under both names
+            # some classes have a module for each tensor (down_proj.bias), some a parameter
+            # (down_proj_bias): written under both names
             whole = _expert_array(source, arrays)
             ending = suffix.replace(".bias", "_bias").removesuffix(".weight")
             yield f"{before}{name}{ending}", whole

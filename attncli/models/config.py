@@ -428,13 +428,13 @@ def rope(
     head_dim: int,
     *,
     kind: str | None = None,
-    theta: tuple[str, ...] = ("rope_theta",),
+    theta_keys: tuple[str, ...] = ("rope_theta",),
     default_theta: float = 10000.0,
-    partial: tuple[str, ...] = ("partial_rotary_factor",),
+    partial_keys: tuple[str, ...] = ("partial_rotary_factor",),
     default_partial: float | None = None,
     pairing: Literal["half", "adjacent"] = "half",
     scaled: bool = True,
-    original: int | None = None,
+    default_original: int | None = None,
     by_alpha: bool = False,
     beside: Collection[str] = (),
 ) -> Rope:
@@ -443,12 +443,12 @@ def rope(
     head_dim: the width of a head.
     kind: the layer type whose parameters are wanted, where layers differ; `rope_parameters` has one
         set per type then.
-    theta, partial: how the config spells base and rotated share outside `rope_parameters`.
+    theta_keys, partial_keys: how the config spells base and rotated share outside `rope_parameters`.
     default_theta, default_partial: base and share where it says nothing; a share of None is that of
         a family that rotates whole heads whatever the config says.
     pairing: which entries are rotated together: i and i + half, or neighbours ("adjacent").
     scaled: whether `rope_scaling` is meant for these layers.
-    original: the `original_max_position_embeddings` that the config means by silence.
+    default_original: the `original_max_position_embeddings` where the config says nothing.
     by_alpha: whether `alpha` stretches the base once and for all, whatever the length of the text.
     beside: keys among the parameters that the family reads itself.
 
@@ -460,8 +460,10 @@ def rope(
     config.optional("max_position_embeddings", "n_positions")
 
     # base and share: what `rope_parameters` or `rope_scaling` say wins over the keys outside
-    outside_theta = config.number(*theta, default=default_theta)
-    share = config.number(*partial, default=1.0 if default_partial is None else default_partial)
+    outside_theta = config.number(*theta_keys, default=default_theta)
+    share = config.number(
+        *partial_keys, default=1.0 if default_partial is None else default_partial
+    )
     if kind is None:
         inside = _rope_of_all_layers(config)
     else:
@@ -495,7 +497,9 @@ def rope(
         rope_type = "default"
         beside = (*beside, "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
 
-    scaling = _rope_scaling(rope_type, inside, config, dims, original, by_kind=kind is not None)
+    scaling = _rope_scaling(
+        rope_type, inside, config, dims, default_original, by_kind=kind is not None
+    )
     idle = {"finetuned", "original_max_position_embeddings", *beside}
     unread = [key for key in inside.values if key not in inside.read_keys | idle]
     if unread:

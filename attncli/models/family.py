@@ -412,6 +412,7 @@ def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
     that the module has one."""
     for role in roles:
         yield role
+        # tables of vectors are looked up, and have no bias
         multiplies = role.suffix == ".weight" and role.module not in TABLES
         if multiplies and any(fnmatchcase(role.module, pattern) for pattern in spec.biases):
             if "norm" in role.module or len(role.shape) == 1:
@@ -766,6 +767,8 @@ class _Binder:
     def _layer_sources(self, layer: str) -> Mapping[str, Source]:
         """Which tensor holds each role of a layer; where the file has a joined tensor for several
         roles, that one.
+
+        layer: the prefix of the layer's names, such as "layers.0.".
         """
         starts = {self.prefix + layer, layer}
         ends = SPELLINGS[".weight"]

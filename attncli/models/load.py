@@ -62,6 +62,7 @@ class CheckpointStore:
         self.checkpoint = checkpoint
         self.binding = binding
         self._outer_arrays: dict[tuple[str, ArrayKind], Array] = {}
+        # by tensor and data type; None as long as nothing is kept
         self._tables: dict[tuple[str, str], RowCache] | None = None
         self._deferred_layer = -1  # the layer whose feed-forward part is read when it is asked for
 

@@ -431,7 +431,7 @@ def _taps(
     spec = model.spec
     store = model.store
     dtype = np.float64 if backend.dtype == "float64" else np.float32
-    known: dict[tuple[int, str], _StreamNorm] = {}
+    known: dict[tuple[int, str], _StreamNorm] = {}  # by layer and place
 
     def read(layer: int, place: str, norm: Norm) -> _StreamNorm:
         """The norm at a place with its weight, which is read once."""

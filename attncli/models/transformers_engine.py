@@ -584,6 +584,7 @@ class ForeignModel(Model, frozen=True, eq=False):
                 "a model that runs through transformers cannot go on from kept keys"
             )
         layer_numbers = self.spec.attending(layers)  # of the others there is no trace
+        # by layer and which of its attentions it is, 0 for self-attention, 1 for cross-attention
         traces: dict[tuple[int, int], LayerTrace] = {}
         self.store.expect(range(len(self.spec.blocks)))
         unwatched = replace(context, keep=frozenset(), on_block=None)

@@ -633,7 +633,7 @@ def mixer_name(hf_model: Any, passage: Passage) -> str:
     mixing = [name for name in part_names if re.search("Mixer|Mamba|Delta|Conv|Recurrent", name)]
     # the first that mixes tokens by its name, else the first part, else the layer itself
     class_name = [*mixing, *part_names, type(passage.module).__name__][0]
-    if class_name == f"{model}Mixer":
+    if class_name == f"{model}Mixer":  # "mixer" alone would say nothing
         short_name = class_name
     else:
         short_name = class_name.removeprefix(model)

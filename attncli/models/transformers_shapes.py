@@ -309,7 +309,7 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
         )
 
     # the layers are the members of those module lists in which some member attends
-    by_layer: list[tuple[Passage, list[_ShapeCall]]] = []
+    by_layer: list[tuple[Passage, list[_ShapeCall]]] = []  # each layer's record, and its calls
     attending = {passages.passages[call.layer].module for call in run.calls}
     members = list_members(hf_model, beside=list(attending))
     numbers: dict[int, int] = {}

@@ -175,7 +175,7 @@ def gemma3_text(config: Config) -> Spec:
             config,
             dim,
             kind=kind,
-            theta=(theta_key,),
+            theta_keys=(theta_key,),
             default_theta=default_theta,
             scaled=not is_local,
         )
@@ -285,6 +285,7 @@ def _side_config(config: Config, side: str) -> Config:
             expected="the config of each side",
             side=repr(side),
         )
+    # known from its place: read, so that they do not count as unknown keys
     side_config.get(*OF_ITS_PLACE)
     return side_config
 

@@ -44,7 +44,11 @@ def spec(config: Config) -> Spec:
     norm = Norm("layer", config.number("layer_norm_eps", default=1e-5))
 
     position = rope(
-        config, dim, theta=("rotary_emb_base",), partial=("rotary_pct",), default_partial=0.25
+        config,
+        dim,
+        theta_keys=("rotary_emb_base",),
+        partial_keys=("rotary_pct",),
+        default_partial=0.25,
     )
     projections = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
     block = Block(

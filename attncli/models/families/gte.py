@@ -157,7 +157,7 @@ def nomic_bert(config: Config) -> Spec:
     # without effect: of training, or repeating what is fixed
     config.get(*NOMIC_BERT_IDLE)
 
-    position = rope(config, dim, theta=("rope_theta", "rotary_emb_base"), default_theta=1000.0)
+    position = rope(config, dim, theta_keys=("rope_theta", "rotary_emb_base"), default_theta=1000.0)
     activation = config.choice("hidden_act", "activation_function", among=gates, default="silu")
     inner = config.integer("intermediate_size", "n_inner", default=3072)
     block = Block(

@@ -45,6 +45,7 @@ def ministral3(config: Config) -> Spec:
     their position, with YaRN scaling. Source: Mistral AI, 2025."""
     dim = llama.head_dim(config, default=128)
     norm = llama.rms(config, default=1e-5)
+    # `beside`: keys among the rotary settings that are read here, or have no effect
     block = llama.block(
         config,
         position=rope(config, dim, beside=(GROWTH, "max_position_embeddings")),
@@ -63,6 +64,7 @@ def ministral3(config: Config) -> Spec:
     if parameters.get(GROWTH) != 0:
         growth = parameters.number(GROWTH)
         positions = parameters.integer("original_max_position_embeddings")
+        # the first position counts as 0
         temperature = Temperature(positions, growth, first=0)
         block = replace(block, attention=replace(block.attention, temperature=temperature))
     return llama.decoder(config, block, biases=())

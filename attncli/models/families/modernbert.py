@@ -94,7 +94,9 @@ def spec(config: Config) -> Spec:
             v_dim=dim,
             scale=dim**-0.5,
             mask=mask,
-            position=rope(config, dim, kind=kind, theta=(theta_key,), default_theta=default_theta),
+            position=rope(
+                config, dim, kind=kind, theta_keys=(theta_key,), default_theta=default_theta
+            ),
         )
         if index == 0:  # the embedding's norm stands before the first layer
             norms: dict[Place, Norm] = {"mlp.in": norm}

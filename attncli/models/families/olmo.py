@@ -60,9 +60,10 @@ def olmo3(config: Config) -> Spec:
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config)
     window = config.optional("sliding_window", default=4096)
+    # the keys outside `rope_parameters` are not for the layers with a window, so none are read
     positions = {
         GLOBAL: rope(config, dim, kind=GLOBAL, default_theta=THETA),
-        LOCAL: rope(config, dim, kind=LOCAL, theta=(), default_theta=THETA, scaled=False),
+        LOCAL: rope(config, dim, kind=LOCAL, theta_keys=(), default_theta=THETA, scaled=False),
     }
     blocks = [
         llama.block(

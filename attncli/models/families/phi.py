@@ -58,7 +58,7 @@ def phi3(config: Config) -> Spec:
     norm = llama.rms(config, default=1e-5)
     block = llama.block(
         config,
-        position=rope(config, llama.head_dim(config), default_partial=1.0, original=4096),
+        position=rope(config, llama.head_dim(config), default_partial=1.0, default_original=4096),
         mask=mask,
         norm=norm,
     )
