@@ -375,7 +375,10 @@ as its value.
 def conversion_of(name: str, spec: Spec, model_family: Family) -> Undone:
     """How the GGUF converter changed the tensor of this name, to be reversed when it is read: the
     rows of queries and keys reordered for a rotary embedding, a mixer's decay d stored as −exp(d), the
-    value heads of a delta rule reordered. The empty `Undone` for a tensor that is as it was."""
+    value heads of a delta rule reordered. The empty `Undone` for a tensor that is as it was.
+
+    model_family: says whether queries and keys (`permuted`) or value heads (`tiled`) are reordered.
+    """
     # "blk.3.attn_q.weight": layer 3, module attn_q
     number, _, rest = name.partition("blk.")[2].partition(".")
     module = rest.partition(".")[0]

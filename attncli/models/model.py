@@ -476,7 +476,7 @@ class Model(Struct, frozen=True, eq=False):
             texts: Texts, or their tokens.
             layers: Which to yield: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
             heads: Which heads to keep in stages with a head axis: 11, [0, 3], "2-5", or with their
-            layers, "L5H11" or (5, 11); see `HeadSelection`.
+                layers, "L5H11" or (5, 11); see `HeadSelection`.
             keep: Which n × n stages to keep.
             interventions: As of `trace`.
 
@@ -537,7 +537,7 @@ class Model(Struct, frozen=True, eq=False):
             texts: Texts, or their tokens.
             layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
             heads: Which heads of each: 11, [0, 3], "2-5"; or heads with their layers, "L5H11" or
-            (5, 11); see `HeadSelection`.
+                (5, 11); see `HeadSelection`.
             keep: Which n × n stages.
             edits: As of `trace`; with them each text runs alone, when its trace is iterated over,
                 so that a function gets the arrays of one text.
@@ -588,7 +588,7 @@ class Model(Struct, frozen=True, eq=False):
             texts: Texts, or their tokens.
             layers: Which to yield: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
             heads: Which heads to keep in stages with a head axis: 11, [0, 3], "2-5", or with their
-            layers, "L5H11" or (5, 11); see `HeadSelection`.
+                layers, "L5H11" or (5, 11); see `HeadSelection`.
             keep: Which n × n stages to keep.
             at_once: About how many tokens are taken from `texts` at a time.
             interventions: Called with the texts of a batch for what is changed in it; None for
@@ -637,6 +637,7 @@ class Model(Struct, frozen=True, eq=False):
         hashes = any(block.attention.hashing is not None for block in self.spec.blocks)
         needs_own_run = hashes or "vectors" in dependences
         together = self.memory is None and self.own_layers and not needs_own_run
+        # how much longer the longest text of a batch may be than the shortest, as a share
         if "length" not in dependences:
             waste = WASTE
         else:  # texts of exactly one length need no padding

@@ -75,6 +75,7 @@ def minimax(config: Config) -> Spec:
         mlp=experts,
     )
 
+    # where the config lists no types, every other layer has linear attention
     kinds = qwen3_next.layer_types(config, lambda layer: bool(layer % 2))
     config.get("block_size")  # how transformers cuts the text: it changes no result
     attention_roles = [f"attn.{name}" for name in "qkv"]
