@@ -555,15 +555,15 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="retrieval",
-        title=("Under 5% of the heads fetch, and recall needs them", "取回的头不到 5%，而回忆离不开它们"),
+        title=("Under 5% of the heads fetch, and recall needs them", "取回的头不到 5%，而召回离不开它们"),
         source=("Wu et al. 2024, arXiv 2404.15574", "Wu 等 2024，arXiv 2404.15574"),
         claim=(
             "less than 5% of the heads fetch the answer from a long text; without them recall fails, without random others it does not.",
-            "不到 5% 的头从长文本中取回答案；没有它们回忆就失败，没有同样多的随机其他头则不会。",
+            "不到 5% 的头从长文本中取回答案；没有它们召回就失败，没有同样多的随机其他头则不会。",
         ),
         formula=(
             "literal score: share of the answer's tokens at which the head looks most at that token in the needle; fetching from 0.1 on. Recall: share of texts whose answer the model gives, most of its tokens.",
-            "字面得分：在答案的各词元处，该头看得最多的正是针中那个词元的比例；0.1 起算取回。回忆：模型给出答案（多数词元）的文本的比例。",
+            "字面得分：在答案的各词元处，该头看得最多的正是针中那个词元的比例；0.1 起算取回。召回：模型给出答案（多数词元）的文本的比例。",
         ),
         commands=(FETCH, WITHOUT, LONGER),
         figures=(
@@ -593,7 +593,7 @@ ROWS: tuple[Row, ...] = (
         },
         change=(
             "longer texts: up to 560 tokens recall did not fail surely, and four needles are few; or a larger model.",
-            "更长的文本：到 560 个词元为止，回忆没有确实失败，四根针也很少；或更大的模型。",
+            "更长的文本：到 560 个词元为止，召回没有确实失败，四根针也很少；或更大的模型。",
         ),
         hub="attn heads --model Qwen/Qwen2.5-0.5B --retrieval --lengths 1024 --haystack FILE --verify",
         arithmetic=(

@@ -163,7 +163,13 @@ def circuits_part(document: HeadsDocument, view: View) -> Lines:
                 kernel = number(pair.kernel)
             name = f"{before}{arrow(view)}{after}"
             pairs.append([name, pair.way.upper(), number(pair.strength), chance, kernel])
-        columns = ["heads", "through", "strength", "chance", "kernel"]
+        columns = [
+            contextual("column", "heads"),
+            "through",
+            "strength",
+            contextual("level", "chance"),
+            contextual("column", "kernel"),
+        ]
         align = ["left", "left", *["right"] * 3]
         note = message("how much a later head's Q, K or V reads of what an earlier one writes")
         blocks.append(

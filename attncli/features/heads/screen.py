@@ -853,7 +853,7 @@ def roles_part(document: HeadsDocument, view: View) -> Lines:
         rows.append([say(view, ROLE_NAMES[rank.role]), chance, "  ".join(scores)])
     names = [
         say(view, contextual("column", "role")),
-        say(view, "chance"),
+        say(view, contextual("level", "chance")),
         say(view, "highest scores"),
     ]
     note = message(

@@ -18,7 +18,7 @@ from attncli.draw.tables import table
 from attncli.draw.token_names import capitalize_sentences
 from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.retrieval.document import FetchingHead, FetchScore, RetrievalDocument
-from attncli.language import listing, message, plural, say
+from attncli.language import contextual, listing, message, plural, say
 from attncli.mechanism.spec import head_name, spoken_head
 
 
@@ -72,7 +72,10 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
         Column(message("literal"), lambda row: f"{row.literal.mean:.2f}", align="left"),
         interval,
         Column(
-            message("chance"), lambda row: f"{row.literal.chance:.2f}", align="left", leave_out=1
+            contextual("level", "chance"),
+            lambda row: f"{row.literal.chance:.2f}",
+            align="left",
+            leave_out=1,
         ),
         Column(message("writes"), lambda row: format_signed(row.writes.mean, 3), align="left"),
         Column(
