@@ -638,7 +638,10 @@ def mix(backend: Backend, weights: Array, values: Array, visibility: Array | Non
 
 def mix_with_weights(backend: Backend, weights: Array, values: Array, rule: Rule) -> Array:
     """What heads mix of `values`, [..., kv, key, v_dim], with given attention weights,
-    [head, query, key], in place of a softmax: [..., head, query, v_dim]."""
+    [head, query, key], in place of a softmax: [..., head, query, v_dim].
+
+    rule: only its separate queries, as of global tokens, and their values take part.
+    """
     dtype = backend.dtype_of(weights)
     # a key without weight counts as hidden, so that what is not finite in its value stays out
     visibility = weights > 0

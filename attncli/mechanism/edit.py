@@ -53,6 +53,7 @@ class Edit(Struct, frozen=True, eq=False):
 
     def __post_init__(self) -> None:
         """Raise UsageError for a layer that is no whole number, and for what cannot be called."""
+        # Python's and NumPy's whole numbers alike have `__index__`
         if isinstance(self.layer, bool) or not hasattr(self.layer, "__index__"):
             raise UsageError(
                 "the layer of an edit is {value}, of type {kind}",

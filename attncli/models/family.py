@@ -318,7 +318,7 @@ def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
                 yield Role(f"mixer.{name}_down.weight", (dim, width))
                 yield Role(f"mixer.{name}.weight", (inner, dim))
             yield Role("mixer.strength.weight", (heads, width))
-            yield Role("mixer.decay", (1, 1, heads, 1))
+            yield Role("mixer.decay", (1, 1, heads, 1))  # as the files have it
             yield Role("mixer.step", (inner,))
             yield Role("mixer.norm.weight", (dim,))
         case LinearAttention(heads, dim):

@@ -112,7 +112,7 @@ def held_bytes(checkpoint: Checkpoint, dtype: str) -> int:
     """How many bytes the weights of a model that transformers runs take in memory, all at once, by
     the headers of its files.
 
-    dtype: what it computes in.
+    dtype: what it computes in, which all floats are brought to; other numbers stay as stored.
     """
     return sum(
         prod(info.shape) * ITEM[dtype] if "float" in info.dtype else info.bytes

@@ -82,7 +82,7 @@ def _convolution(config: Config, base: Spec) -> Convolution | None:
     kernel = config.integer("conv_kernel_size", default=0, least=0)
     groups = config.integer("conv_groups", default=1)
     if kernel == 0:
-        config.get("conv_act")
+        config.get("conv_act")  # without effect: read, so that it does not count as unknown
         return None
     if base.d_model % groups:
         raise config.refuse(

@@ -70,6 +70,7 @@ def spec(config: Config) -> Spec:
     content = config.integer("qk_nope_head_dim", default=128)
     straight = config.integer("qk_rope_head_dim", default=64)
     heads = config.integer("num_attention_heads", most=2**16)
+    # in latent attention every head has keys and values of its own
     if (config.optional("num_key_value_heads", default=32) or heads) != heads:
         raise config.refuse("num_key_value_heads", f"{heads}")
     attention = Attention(

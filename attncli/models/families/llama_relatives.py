@@ -121,6 +121,7 @@ def smollm3(config: Config) -> Spec:
     # without effect: read, so that they do not count as unknown keys
     config.optional("max_window_layers", least=0)
     position = rope(config, llama.head_dim(config), default_theta=2e6)
+    # windows, where they are switched on, are for the layers without positions
     kinds = layer_types(config, count, lambda layer: windows and not rotary_layers[layer])
     blocks = [
         llama.block(
