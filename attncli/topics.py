@@ -15,6 +15,8 @@ attncli.topics.qkv(model, text, tokens, layer=0, head=0, query=2)    why queries
 a matrix each
 attncli.topics.seq2seq(model, "le chat dort", "the cat sleeps")    one vector for a sentence, or a
 search
+attncli.topics.training(model, text, tokens, layer=0, head=0, query=2)    one step, and how the error
+reaches W_Q and W_K
 attncli.topics.metric("entropy")    what a metric means
 attncli.topics.rule("after-same")    where a rule of heads looks
 """
@@ -31,6 +33,7 @@ from attncli.features.explain.softmax_topics import metric_document as metric
 from attncli.features.explain.softmax_topics import order_document as order
 from attncli.features.explain.softmax_topics import scaling_document as scaling
 from attncli.features.explain.softmax_topics import softmax_document as softmax
+from attncli.features.explain.training_topic import training_document as training
 from attncli.results import show_results
 
 __all__ = [
@@ -46,6 +49,7 @@ __all__ = [
     "scaling",
     "seq2seq",
     "softmax",
+    "training",
 ]
 
 show_results()

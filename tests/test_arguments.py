@@ -95,6 +95,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Call]:
         "topics.multihead": (topics.multihead, {**of_topic, "layer": 0, "query": 1}),
         "topics.mask": (topics.mask, {**of_topic, **place}),
         "topics.qkv": (topics.qkv, {**of_topic, **place}),
+        "topics.training": (topics.training, {**of_topic, **place, "learning_rate": 0.1}),
         "topics.seq2seq": (
             topics.seq2seq,
             {"model": of_topic["model"], "query_text": "a b", "key_text": "c d"},
@@ -123,7 +124,7 @@ NAMES = (
     "cross", "each_region", "explain", "find", "generate", "heads", "learn", "load", "logits", "mask",
     "metrics.measure", "next_word", "pairs", "patch", "retrieval", "rules", "run", "tensors", "tokens",
     "topics.mask", "topics.matrix_softmax", "topics.metric", "topics.multihead", "topics.qkv", "topics.residual",
-    "topics.rule", "topics.scaling", "topics.seq2seq", "topics.softmax", "why",
+    "topics.rule", "topics.scaling", "topics.seq2seq", "topics.softmax", "topics.training", "why",
 )  # fmt: skip
 
 

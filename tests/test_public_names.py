@@ -190,6 +190,7 @@ FIRST_CALLS = {
         f"attncli.topics.residual(m := {LEARNED}, 'the cat', m.encode('the cat'), layer=0, query=1)"
     ),
     "topics.scaling": "attncli.topics.scaling(4, samples=8, keys=3, seed=0)",
+    "topics.training": f"attncli.topics.training(*{OF_TOPIC}, layer=0, head=0, query=1)",
     "topics.softmax": "__import__('attncli.topics').topics.softmax([1.0])",
     "why": f"attncli.why({MODEL}, 'the cat', 'cat', 'the')",
     "why_pairs": f"attncli.why_pairs({LEARNED}, 'pairs.jsonl', key='#1')",

@@ -35,6 +35,7 @@ from attncli.cli.option import (
     argument,
     attention_number,
     attention_option,
+    compute_number,
     compute_option,
     delivery_option,
     everywhere_option,
@@ -155,6 +156,13 @@ WEIGH = subject_option(
 )
 WEIGH_HEADS = subject_option(
     "--heads", help="With --weigh: only in these heads, L5H11,L3H1. [default: all]", metavar="HEADS"
+)
+LEARNING_RATE = compute_number(
+    help="What the gradients are multiplied by in the step.",
+    metavar="X",
+    least=0,
+    most=1000,
+    above=True,
 )
 TARGET = subject_option(
     help=(

@@ -723,7 +723,7 @@ class EmptyRow(PlacedHead, frozen=True, kw_only=True):
 
 
 EmptyRows = Annotated[
-    list[EmptyRow], describe("Queries that see nothing: their weights and outputs are 0.")
+    list[EmptyRow], describe("Queries that see nothing: their weights and weighted sums A·V are 0.")
 ]
 
 

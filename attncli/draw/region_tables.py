@@ -385,7 +385,11 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
     order = [place for place in order if is_seen[place]]
     if not order:
         return unseen or [
-            say(view, "{query} can see no word: its weights and its output are 0.", query=query)
+            say(
+                view,
+                "{query} can see no word: its weights and its weighted sum A·V are 0.",
+                query=query,
+            )
         ]
 
     # the first sentence lists the shares, the next ones compare them

@@ -301,7 +301,7 @@ def _look_sentences(scene: Scene) -> list[str]:
             return []
         if state.is_turned:
             return [say(view, "No word sees {key}.", key=word_text)]
-        template = message("{query} can see no word: its weights and its output are 0.")
+        template = message("{query} can see no word: its weights and its weighted sum A·V are 0.")
         return [say(view, template, query=word_text)]
 
     # the strongest link, or that there is none above all others

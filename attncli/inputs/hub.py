@@ -594,6 +594,8 @@ ALIKE = 0.85
 DIGITS = re.compile(r"\d+")
 MOST_BESIDE = 1000
 """Entries of a folder that a misspelt name is compared with."""
+MOST_NAMED = 8
+"""Entries of a folder that an error names."""
 
 
 def _near_place(place: Path) -> Path | None:
@@ -667,22 +669,66 @@ def resolve(
     if quantized is not None:
         hub_id, quantization = quantized
         return _gguf_location(name, hub_id, quantization, variables, fetch)
-    return _hub_location(name, _near_place(folder), variables, fetch)
+    return _hub_location(name, folder, variables, fetch)
+
+
+def _not_within(what: str, name: str, folder: Path) -> InputError:
+    """The error, returned and not raised, that a folder is not there though the one above it is; it
+    names the models in that, or what else it holds.
+
+    what: the message.
+    name: as the user wrote it.
+    """
+    entries = sorted(path.name for path in folder_entries(folder.parent))[:MOST_BESIDE]
+    models = [entry for entry in entries if _is_model(folder.parent / entry)]
+    hint = ""
+    if models:
+        hint = f"--model {quote(str(folder.parent / models[0]))}"
+    elif _is_model(folder.parent):
+        hint = f"--model {quote(str(folder.parent))}"
+    shown = models or entries
+    names = listing(shown[:MOST_NAMED])
+    if len(shown) > MOST_NAMED:
+        names = message("{names} and more", names=names)
+    expected = message("in {folder} there is nothing", folder=folder.parent)
+    if shown:
+        expected = message("what {folder} holds: {names}", folder=folder.parent, names=names)
+    return InputError(what, where=name, expected=expected, hint=hint)
+
+
+def _is_model(folder: Path) -> bool:
+    """Whether a folder holds the description of a model."""
+    return is_there(folder / "config.json")
+
+
+def _as_a_path(name: str, folder: Path, near: Path | None) -> InputError | None:
+    """The error, returned and not raised, for a name that the hub does not know and that may be meant
+    as a path; None where nothing of that path is there.
+
+    near: a model on disk whose path is almost the same; None without one.
+    """
+    if near is not None:
+        return _misspelt(name, near)
+    if "/" in name and is_folder(folder.parent):
+        what = message("there is no such folder, and the hub gives no model of that name")
+        return _not_within(what, name, folder)
+    return None
 
 
 def _hub_location(
-    name: str, near: Path | None, variables: Mapping[str, str], fetch: Fetch
+    name: str, folder: Path, variables: Mapping[str, str], fetch: Fetch
 ) -> ModelLocation:
     """A model of the hub, from the cache or fetched into it.
 
     name: what the user wrote.
-    near: a model on disk whose path is almost the same, which the user may have meant; None without
-        one.
+    folder: the same as a path, where nothing is; a model on disk whose path is almost the same may
+        be meant.
     variables: the environment, which says where the cache is and may forbid the network.
 
     Raises InputError for a name that is no hub id, and where the model is not here and cannot be
     fetched; UnsupportedError where its weights are of a kind that is not read.
     """
+    near = _near_place(folder)
     hub_id = HubId.parse(name)
     snapshot = None
     if hub_id is not None:
@@ -692,6 +738,9 @@ def _hub_location(
         raise _misspelt(name, near)
     if hub_id is None:
         raise _no_model(name, is_file=False)
+    if snapshot is None and near is None and "/" in name and _is_model(folder.parent):
+        # a place within a model, such as a snapshot of a training: no owner of the hub
+        raise _not_within(message("there is no such folder"), name, folder)
     # what the cache lacks of the model, and the model in the cache if it can be used all the same
     missing = []
     usable = None
@@ -709,9 +758,12 @@ def _hub_location(
     except AttnError as error:
         if usable is not None:
             return usable
-        if near is not None and (isinstance(error, InputError) or is_offline(variables)):
-            raise _misspelt(name, near) from error
-        raise
+        if not (isinstance(error, InputError) or is_offline(variables)):
+            raise
+        path_error = _as_a_path(name, folder, near)
+        if path_error is None:
+            raise
+        raise path_error from error
 
 
 def _no_model(name: str, *, is_file: bool) -> InputError:

@@ -335,8 +335,14 @@ def no_masked_head(spec: Spec) -> UnsupportedError:
         "this {family} model was saved without the head that tells a masked word",
         family=spec.family,
     )
-    expected = message("a checkpoint saved for masked words, such as BertForMaskedLM's; a decoder")
-    return UnsupportedError(what, expected=expected)
+    return UnsupportedError(
+        what,
+        expected=(
+            "a checkpoint saved for masked words, such as BertForMaskedLM's; a decoder, such as attn"
+            " learn saves of what it trains with a causal mask"
+        ),
+        hint="attn run --model MODEL TEXT shows where it looks, without that head",
+    )
 
 
 def masked_logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array) -> Array:

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "explain mask": ("explain", "mask"),
     "explain multihead": ("explain", "multihead"),
     "explain residual": ("explain", "residual"),
+    "explain training": ("explain", "training"),
     "explain qkv": ("explain", "qkv"),
     "explain matrix-softmax": ("explain", "matrix-softmax"),
     "explain order": ("explain", "order"),

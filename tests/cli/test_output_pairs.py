@@ -60,6 +60,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "explain seq2seq": ("explain", "seq2seq", TEXT, TEXT),
     "check": ("check",),
     "explain residual": ("explain", "residual", TEXT),
+    "explain training": ("explain", "training", TEXT),
     "compare": ("compare", TEXT, f"{TEXT} x"),
     "cross": ("cross", TEXT, "a dog"),
     "cost": ("cost",),

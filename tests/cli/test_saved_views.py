@@ -56,6 +56,7 @@ SAVED: dict[str, tuple[str, ...]] = {
     "explain mask": ("explain", "mask"),
     "explain multihead": ("explain", "multihead"),
     "explain residual": ("explain", "residual"),
+    "explain training": ("explain", "training"),
     "explain qkv": ("explain", "qkv"),
     "explain seq2seq": ("explain", "seq2seq", "a b", "c d"),
     "explain metric": ("explain", "metric", "entropy"),

@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "multihead": ("explain", "multihead", "a b"),
     "residual": ("explain", "residual", "a b"),
     "qkv": ("explain", "qkv", "a b"),
+    "training": ("explain", "training", "a b"),
     "seq2seq": ("explain", "seq2seq", "a b", "c d"),
     "check": ("check",),
     "find": ("find", "a b", "--from", "a", "--to", "b"),

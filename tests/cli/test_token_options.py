@@ -21,6 +21,8 @@ IN_TEXT: dict[tuple[str, str], tuple[str, ...]] = {
     ("explain mask", "--query"): ("explain", "mask", SAID),
     ("explain multihead", "--query"): ("explain", "multihead", SAID),
     ("explain residual", "--query"): ("explain", "residual", SAID),
+    ("explain training", "--query"): ("explain", "training", SAID),
+    ("explain training", "--target"): ("explain", "training", SAID),
     ("explain qkv", "--query"): ("explain", "qkv", SAID),
     ("find", "--from"): ("find", SAID, "--to", "cat"),
     ("find", "--to"): ("find", SAID, "--from", "cat"),

@@ -33,6 +33,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "explain mask": ("explain", "mask", TEXT, *MODEL),
     "explain multihead": ("explain", "multihead", TEXT, *MODEL),
     "explain residual": ("explain", "residual", TEXT, *MODEL),
+    "explain training": ("explain", "training", TEXT, *MODEL),
     "explain qkv": ("explain", "qkv", TEXT, *MODEL),
     "explain seq2seq": ("explain", "seq2seq", TEXT, TEXT, "--tokenizer", "{tmp}/tokenizer.json"),
     "find": ("find", TEXT, *MODEL, "--from", "香", "--to", "，"),

@@ -22,6 +22,8 @@ QUESTIONS: dict[tuple[str, str], tuple[str, ...]] = {
     ("explain multihead", "--query"): ("explain", "multihead", TEXT),
     ("explain residual", "--query"): ("explain", "residual", TEXT),
     ("explain qkv", "--query"): ("explain", "qkv", TEXT),
+    ("explain training", "--query"): ("explain", "training", TEXT),
+    ("explain training", "--target"): ("explain", "training", TEXT),
     ("find", "--from"): ("find", TEXT, "--to", "odd"),
     ("find", "--to"): ("find", TEXT, "--from", "wall"),
     ("find", "--target"): ("find", TEXT, *LINK, "--effect", "--versus", "id:5"),

@@ -314,6 +314,7 @@ ASKED = {
     "explain multihead": ("explain", "multihead", SAID),
     "explain residual": ("explain", "residual", SAID),
     "explain qkv": ("explain", "qkv", SAID),
+    "explain training": ("explain", "training", SAID),
     "explain seq2seq": ("explain", "seq2seq", SAID, SAID),
     "explain metric": ("explain", "metric", "entropy"),
     "explain rule": ("explain", "rule", "bracket"),

@@ -277,7 +277,7 @@ def test_masked_weights_are_shown_as_hidden_and_empty_rows_are_named() -> None:
     shown = run_screen(document, View(show=frozenset({"weights"}))).plain.splitlines()
     assert shown[3].split() == ["0", "a", "·", "·", "·"]
     assert shown[4].split()[-1] == "·"
-    assert shown[-1] == "query 0 can see no key: weights and output are 0"
+    assert shown[-1] == "query 0 can see no key: weights and A·V are 0"
 
 
 def test_a_document_without_layers_or_heads() -> None:

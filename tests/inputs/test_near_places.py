@@ -164,3 +164,33 @@ def test_a_file_of_a_model_is_told_its_folder(tmp_path: Path) -> None:
         resolve(str(written(folder / "model.safetensors")), variables=OFFLINE)
     assert shlex.split(str(error.value.hint)) == ["--model", str(folder)]
     assert resolve(str(folder / "config.json"), variables=OFFLINE).folder == folder
+
+
+def test_a_snapshot_that_is_not_there_is_no_name_of_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model(tmp_path / "m" / "step-5")
+    model(tmp_path / "m" / "step-100")
+    (tmp_path / "m" / "config.json").write_text('{"model_type": "bert"}')
+    (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path)
+    fetched = []
+    monkeypatch.setattr(hub, "_fetch_model", lambda *args, **_: fetched.append(args))
+    with pytest.raises(InputError, match="there is no such folder") as error:
+        resolve("m/step-0", variables=OFFLINE)
+    assert not fetched
+    assert "step-100, step-5" in str(error.value.expected)
+    assert shlex.split(str(error.value.hint)) == ["--model", "m/step-100"]
+
+
+def test_a_name_below_a_folder_that_is_there_says_so_where_the_hub_has_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="no such folder, and the hub") as error:
+        resolve("own/model", variables={**OFFLINE, "HF_HOME": str(tmp_path / "cache")})
+    assert "own there is nothing" in str(error.value.expected)
+    with pytest.raises(InputError) as error:
+        resolve("nobody/model", variables={**OFFLINE, "HF_HOME": str(tmp_path / "cache")})
+    assert "no such folder" not in str(error.value)

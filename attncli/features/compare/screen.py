@@ -906,6 +906,7 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
             )
         error = format_fixed(sum(errors) / len(errors), view.precision)
         yield say(view, template, count=len(errors), error=error)
+    yield from _blind_queries(document, view)
     pairs = [head.pairs for head in document.heads if head.pairs is not None]
     a = sum(pair_count.a for pair_count in pairs)
     b = sum(pair_count.b for pair_count in pairs)
@@ -921,6 +922,50 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
             b=f"{b:,}",
             ratio=ratio,
         )
+
+
+MOST_BLIND = 4
+"""Queries that see nothing and are named one by one."""
+
+
+def _blind_queries(document: CompareDocument, view: View) -> Iterator[str]:
+    """Yield for either side which of the measured queries see no key in some head, by name. Both
+    sides have the same text, so that all keys of a row are known.
+    """
+    rows = document.measured_rows()
+    for side, part, weights in (
+        ("A", document.a, [head.weights_a for head in document.heads]),
+        ("B", document.b, [head.weights_b for head in document.heads]),
+    ):
+        # [head, query]; a key that the mask hides has no weight
+        blind = np.stack([np.isnan(as_matrix(values)[rows]).all(axis=-1) for values in weights])
+        places = [rows[place] for place in np.flatnonzero(blind.any(axis=0)).tolist()]
+        if not places:
+            continue
+        names = [
+            quoted_token(part.tokens, document.aligned[row][side == "B"], view)
+            for row in places[:MOST_BLIND]
+        ]
+        if len(places) > MOST_BLIND:
+            names.append(message("{count} more", count=len(places) - MOST_BLIND))
+        template = plural(
+            "In {side} {queries} sees no key: its weights and its weighted sum A·V are 0.",
+            "In {side} {queries} see no key: their weights and weighted sums A·V are 0.",
+            count=len(places),
+            side=side,
+            queries=listing(names),
+        )
+        if len(places) * len(weights) != blind.sum():
+            template = plural(
+                "In some heads of {side} {queries} sees no key: its weights and its weighted sum A·V"
+                " are 0 there.",
+                "In some heads of {side} {queries} see no key: their weights and weighted sums A·V"
+                " are 0 there.",
+                count=len(places),
+                side=side,
+                queries=listing(names),
+            )
+        yield say(view, template)
 
 
 def _why_hashing_saves_nothing(document: CompareDocument, view: View) -> Iterator[str]:

@@ -407,6 +407,47 @@ def qkv(
     give_topic(ctx, document, output)
 
 
+def training(
+    ctx: typer.Context,
+    text: TextOptions,
+    setup: Annotated[RunSetup, without("residual", "layer_norm")],
+    output: TopicOutput,
+    query: Annotated[str | None, declarations.QUERY] = None,
+    target: Annotated[
+        str | None,
+        redeclare(
+            declarations.TARGET,
+            help="The word it is to look at. [default: the one it gives least]",
+        ),
+    ] = None,
+    learning_rate: Annotated[float, declarations.LEARNING_RATE] = 0.01,
+) -> None:
+    """One training step by hand: how the error reaches W_Q and W_K, and what the step changes.
+
+    attn explain training "humpty dumpty sat on" --query on --target sat
+    """
+    from attncli.features.explain.training_topic import training_document
+    from attncli.inputs.token import choose_span
+
+    environment: Environment = ctx.obj
+    place = topic_place(environment, text, setup, output, query)
+    target_places = None
+    if target is not None:
+        first, stop = choose_span(place.tokens, target, environment.note)
+        target_places = list(range(first, stop))
+    document = training_document(
+        place.model,
+        place.text,
+        place.tokens,
+        layer=place.layer,
+        head=place.head,
+        query=place.query,
+        target=target_places,
+        learning_rate=learning_rate,
+    )
+    give_topic(ctx, document, output)
+
+
 READ_AND_SAID = ("le chat noir dort", "the black cat sleeps")
 """The texts of `attn explain seq2seq` where none is given: what is said, and what was read."""
 
@@ -816,6 +857,7 @@ TOPICS: dict[str, Callable[..., None]] = {
         mask,
         multihead,
         residual,
+        training,
         metric,
         rule,
     )
@@ -843,8 +885,8 @@ def text(
     attn explain --model minilm "The animal was too tired, so it slept" --query it --layer 5 --head 11
 
     Topics, each with its own --help: attn explain softmax 2.0 1.0 0.1, attn explain scaling --d-k
-    512, and matrix-softmax, qkv, seq2seq, order, position, mask, multihead, residual, metric NAME, rule NAME. A
-    text that is itself a topic's name is read with --file or from a pipe.
+    512, and matrix-softmax, qkv, seq2seq, order, position, mask, multihead, residual, training, metric
+    NAME, rule NAME. A text that is itself a topic's name is read with --file or from a pipe.
     """
     environment: Environment = ctx.obj
     check_steps(output, environment)

@@ -50,6 +50,7 @@ from attncli.features.explain.softmax_topics import (
     float64_of,
     layer_trace,
     row_softmax,
+    slopes_of,
     softmax_steps,
 )
 from attncli.features.run.compute import (
@@ -357,7 +358,7 @@ def derivation_document(
     step by step in float64 from that head's q, k and v.
 
     `agreement` in it is the largest difference between the steps and the same numbers of the run's
-    own matrices. A query that sees nothing has weights 0 and output 0.
+    own matrices. A query that sees nothing has weights 0 and A·V 0.
 
     projections: whether W_Q, W_K, W_V and W_O are to be in it.
 
@@ -962,6 +963,7 @@ def _position_way(
         formula=formula,
         table=table,
         pairing=pairing,
+        slopes=slopes_of(model, layer),
         weights=row,
         moved=moved,
     )
@@ -1003,7 +1005,7 @@ def _position_facts(
                 angles,
             )
         case Alibi():
-            return "alibi", "scores", message("S + bias; bias = −slope · |i − j|"), bias
+            return "alibi", "scores", message("S + bias; bias = −slope·|i − j|"), bias
         case RelativeBuckets() | Disentangled():
             return name, "scores", message("S + bias, learned for each distance j − i"), bias
         case RelativeSines():

@@ -385,7 +385,8 @@ class Derivation(Struct, frozen=True, dict=True):
             return stack(
                 title,
                 remark(
-                    "This query sees no key: its weights and its output are 0 by definition.", view
+                    "This query sees no key: its weights and its weighted sum A·V are 0 by definition.",
+                    view,
                 ),
             )
 
@@ -661,7 +662,9 @@ class Derivation(Struct, frozen=True, dict=True):
         query_text = quoted_token(tokens, query, view)
         key_text = quoted_token(tokens, best, view)
         if weights[best] <= 0:
-            template = message("{query} can see no word: its weights and its output are 0.")
+            template = message(
+                "{query} can see no word: its weights and its weighted sum A·V are 0."
+            )
             yield say(view, template, query=query_text)
             return
         share = percent(weights[best])

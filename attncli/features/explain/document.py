@@ -219,6 +219,10 @@ class PositionWay(Part, frozen=True, kw_only=True):
             " (adjacent)."
         ),
     ] = UNSET
+    slopes: Annotated[
+        Numbers | UnsetType,
+        axes("every head", meaning="of ALiBi: what a step of distance takes off a score."),
+    ] = UNSET
     weights: Annotated[Numbers, axes("key", meaning="the query's weights.")]
     moved: Annotated[
         float, describe("Largest |difference| of the query's weights from those of the first way.")
@@ -525,6 +529,57 @@ class Seq2seqTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
         yield from position_errors(self.keys, self.key_text, "keys")
 
 
+# The topic `training` of `attn.explain/1`: how the error reaches W_Q and W_K, and one step.
+
+
+class CheckedEntry(Part, frozen=True, kw_only=True):
+    """The gradient of one entry of a matrix, beside a difference of the loss."""
+
+    matrix: Literal["W_Q", "W_K"]
+    entry: Annotated[Count, describe("Its row: the entry of x that it is multiplied with.")]
+    dim: Annotated[Count, describe("Its column: the entry of q or k that it adds to.")]
+    gradient: Annotated[float, describe("By the chain rule.")]
+    difference: Annotated[
+        float,
+        describe(
+            "Of the loss, this entry a little larger and a little smaller, by their distance."
+        ),
+    ]
+
+
+class TrainingTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
+    """The loss −ln w of the weight that a query gives a target, its gradients, and one step."""
+
+    topic: Literal["training"]
+    layer: Count
+    head: Count
+    query: Annotated[Count, index_of("token")]
+    target: list[Annotated[Count, index_of("token")]]
+    learning_rate: Annotated[float, describe("What the gradients are multiplied by in the step.")]
+    scale: Annotated[float, describe("What q·k is multiplied by.")]
+    x: Annotated[Numbers, axes("token", "width", meaning="what W_Q and W_K are multiplied with.")]
+    scores: Annotated[Values, axes("token", meaning="what enters the softmax; null where hidden.")]
+    weights: Annotated[Numbers, axes("token", meaning="of the query.")]
+    loss: Annotated[float, describe("−ln of the weights of the target, added up.")]
+    weight_gradient: Annotated[Numbers, axes("token", meaning="∂L/∂w.")]
+    score_gradient: Annotated[Numbers, axes("token", meaning="∂L/∂s.")]
+    q: Annotated[Numbers, axes("dim", meaning="of the query.")]
+    k: Annotated[Numbers, axes("token", "dim")]
+    query_gradient: Annotated[Numbers, axes("dim", meaning="∂L/∂q.")]
+    key_gradient: Annotated[Numbers, axes("token", "dim", meaning="∂L/∂k of each key.")]
+    query_matrix_gradient: Annotated[Numbers, axes("width", "dim", meaning="∂L/∂W_Q.")]
+    key_matrix_gradient: Annotated[Numbers, axes("width", "dim", meaning="∂L/∂W_K.")]
+    checks: Annotated[
+        list[CheckedEntry], describe("The largest gradients of each matrix, and by differences.")
+    ]
+    new_scores: Annotated[Values, axes("token", meaning="after the step.")]
+    new_weights: Annotated[Numbers, axes("token", meaning="after the step.")]
+    new_loss: Annotated[
+        float | None, describe("After the step; null where the target then gets no weight at all.")
+    ]
+    warnings: list[str]
+
+
 Order = Annotated[
     list[Annotated[Count, index_of("token")]],
     axes("token", meaning="for each new place the position of the token that moves there."),
@@ -649,6 +704,10 @@ class OrderRow(Part, frozen=True, kw_only=True):
         Numbers | UnsetType,
         axes("token", meaning="the same in the other order, key for key."),
     ] = UNSET
+    slopes: Annotated[
+        Numbers | UnsetType,
+        axes("every head", meaning="of ALiBi: what a step of distance takes off a score."),
+    ] = UNSET
 
 
 class OrderTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
@@ -734,6 +793,7 @@ TaughtTopic = (
     | ResidualTopic
     | QkvTopic
     | Seq2seqTopic
+    | TrainingTopic
 )
 ExplainDocument = AttentionTopic | TaughtTopic
 TOPICS: tuple[type[Document], ...] = get_args(ExplainDocument)

@@ -48,6 +48,7 @@ from attncli.features.explain.document import (
     Seq2seqTopic,
     SingleHead,
     SoftmaxTopic,
+    TrainingTopic,
 )
 from attncli.features.explain.qkv_screen import qkv_blocks, qkv_rows
 from attncli.features.explain.rule_screen import rule_blocks, rule_rows_table
@@ -62,10 +63,12 @@ from attncli.features.explain.softmax_screens import (
     order_rows,
     scaling_blocks,
     scaling_rows,
+    slope_remarks,
     softmax_blocks,
     softmax_rows,
     tinted_answer,
 )
+from attncli.features.explain.training_screen import training_blocks, training_rows
 from attncli.language import contextual, message, plural, say, say_each
 from attncli.measure.rest import Bools, resting_keys
 
@@ -247,7 +250,10 @@ def _redistribution_sentence(document: MaskTopic, view: View) -> str:
     if visible.all():
         return say(view, "{query} sees every key: the mask changes nothing in its row.", query=name)
     if not visible.any():
-        return say(view, "This query sees no key: its weights and its output are 0 by definition.")
+        return say(
+            view,
+            "This query sees no key: its weights and its weighted sum A·V are 0 by definition.",
+        )
     # not so where numbers left their range, or a learned sink takes a part
     if visible_share <= 0 or np.abs(before[visible] / visible_share - after[visible]).max() > CLOSE:
         return ""
@@ -943,9 +949,10 @@ def _encoding_table(way: PositionWay, texts: Sequence[str], view: View) -> Lines
     note = way.formula
     assert way.table is not UNSET, "only a way that brings something in has a table"
     if way.enters == "scores":
-        return matrix(
+        body = matrix(
             way.table, texts, key_names(texts, way.table), view, signed=True, title=title, note=note
         )
+        return stack(body, *slope_remarks(way.slopes, view))
     is_angles = way.enters == "queries and keys"
     numbers = vectors(way.table, texts, view, title=title, note=note, with_lengths=not is_angles)
     if way.pairing is UNSET:
@@ -1078,6 +1085,7 @@ TOPIC_SCREENS: dict[
     ResidualTopic: (residual_blocks, residual_rows),
     QkvTopic: (qkv_blocks, qkv_rows),
     Seq2seqTopic: (seq2seq_blocks, seq2seq_rows),
+    TrainingTopic: (training_blocks, training_rows),
 }
 """Of each topic the parts of its screen, in order, and its numbers as a table with a header line,
 for `--plain`.

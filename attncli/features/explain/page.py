@@ -195,7 +195,9 @@ def page_words(title: Mapping[str, Message], *, computes: bool) -> dict[str, Mes
         "mask.hidden": message(
             "Hidden from {query}: {count} of {keys} keys, their score becomes −∞ ({names})."
         ),
-        "empty": message("This query sees no key: its weights and its output are 0 by definition."),
+        "empty": message(
+            "This query sees no key: its weights and its weighted sum A·V are 0 by definition."
+        ),
         "one.head": message("there are none: this model has one head"),
         "all.layers": message("the heads of the other layers, of {count} in all"),
         "effect.turn": message(
@@ -204,7 +206,7 @@ def page_words(title: Mapping[str, Message], *, computes: bool) -> dict[str, Mes
         "effect.none": message(
             "Without this head nothing is left of the vector: there is no angle to tell."
         ),
-        "blind": message("{query} can see no word: its weights and its output are 0."),
+        "blind": message("{query} can see no word: its weights and its weighted sum A·V are 0."),
         "looks": message("{query} looks most at {key}: {share} of its weight."),
         "looks.itself": message("{query} looks most at itself: {share} of its weight."),
         "rests": message("{share} of the weight of {query} is on {key}."),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
@@ -22,9 +22,10 @@ from attncli.draw.tables import ledger, table
 from attncli.draw.token_names import key_names, position_and_text, quoted_token
 from attncli.draw.view import View
 from attncli.language import contextual, message, plural, say, say_each
+from attncli.mechanism.projection import alibi_slopes
 
 if TYPE_CHECKING:
-    from attncli.documents import Header
+    from attncli.documents import Header, Numbers
     from attncli.features.explain.document import (
         MatrixSoftmaxTopic,
         MetricTopic,
@@ -439,18 +440,14 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
                 least=_difference_text(min(sizes)),
                 most=_difference_text(max(sizes)),
             )
-        if any(row.order != document.order and not row.equal for row in document.order_rows):
-            yield say(
-                view,
-                "Read backwards, all distances |i − j| stay the same, and symmetric ALiBi knows "
-                "nothing else: its outputs change only where an order changes the distances.",
-            )
+        yield from _distance_sentence(document, view)
         return
 
     # a single model: whether it does, and which word's output changes most
     row = plain or document.order_rows[0]
     if row.equal:
-        yield say(view, "The order is not seen: the outputs only move with their tokens.")
+        unseen = say(view, "The order is not seen: the outputs only move with their tokens.")
+        yield next(_distance_sentence(document, view), unseen)
         return
     # of the words that the model knows; where it knows none, the one whose output differs most
     in_vocabulary = [
@@ -464,6 +461,16 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
         word=quoted_token(document.tokens, most_moved, view),
         size=_difference_text(float(row.per_token[most_moved])),
     )
+
+
+def _distance_sentence(document: OrderTopic, view: View) -> Iterator[str]:
+    """Yield why a text read backwards has the same outputs, where another order has others."""
+    if any(row.order != document.order and not row.equal for row in document.order_rows):
+        yield say(
+            view,
+            "Read backwards, all distances |i − j| stay the same, and symmetric ALiBi knows "
+            "nothing else: its outputs change only where an order changes the distances.",
+        )
 
 
 def _row_without_positions(document: OrderTopic) -> OrderRow | None:
@@ -569,15 +576,66 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
         remark(say(view, "* in another order: {text}", text=text_in_order(order)), view)
         for order in other_orders
     ]
+    slopes = next((row.slopes for row in document.order_rows if row.slopes is not UNSET), UNSET)
     sides = [_outputs_side_by_side(document, row, view) for row in _rows_with_outputs(document)]
     return (
         header(document, view),
         stack(*lines),
         *sides,
         _weights_in_both_orders(document, view),
-        stack(body, *order_notes),
+        stack(body, *order_notes, *slope_remarks(slopes, view)),
         order_answer(document, view),
     )
+
+
+MOST_SLOPES = 16
+"""Heads whose slopes are written out."""
+
+
+def slope_remarks(slopes: Numbers | UnsetType, view: View) -> list[Lines]:
+    """What ALiBi takes off a score, and the slope of each head; of a single head, that it is small
+    and which number of heads shows more. [] without slopes.
+
+    slopes: of each head, [head].
+    """
+    if slopes is UNSET:
+        return []
+    values = np.asarray(slopes, np.float64)
+    count = len(values)
+    texts = []
+    is_power_of_two = count & (count - 1) == 0
+    if is_power_of_two and np.allclose(values, alibi_slopes(count)):
+        texts.append(
+            say(
+                view,
+                "ALiBi takes slope·|i − j| off a score; with h heads, a power of two, head n,"
+                " counted from 0, has the slope 2^(−8·(n + 1)/h).",
+            )
+        )
+    if count == 1:
+        texts.append(
+            say(
+                view,
+                "With one head the slope is {slope} = 1/{inverse}: a word one place further off"
+                " loses {slope} of its score, which hardly shows. --num-heads 8 has slopes from 1/2"
+                " to 1/256.",
+                slope=f"{values[0]:.4f}",
+                inverse=f"{1 / values[0]:.0f}",
+            )
+        )
+    else:
+        listed = ", ".join(f"{value:.6g}" for value in values[:MOST_SLOPES])
+        if count > MOST_SLOPES:
+            listed += ", …"
+        texts.append(
+            say(
+                view,
+                "ALiBi's slopes of the {count} heads, head 0 first: {slopes}.",
+                count=count,
+                slopes=listed,
+            )
+        )
+    return [remark(spell(text, ascii=view.ascii), view) for text in texts]
 
 
 def _rows_with_outputs(document: OrderTopic) -> list[OrderRow]:

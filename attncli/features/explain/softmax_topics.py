@@ -37,6 +37,8 @@ from attncli.measure.metric import METRICS, Metric, measure
 from attncli.measure.row_facts import Floats
 from attncli.mechanism.attention import attention
 from attncli.mechanism.checked_arguments import checked
+from attncli.mechanism.projection import alibi_slopes
+from attncli.mechanism.spec import Alibi
 from attncli.mechanism.trace import LayerTrace
 from attncli.models.model import Model
 from attncli.version import __version__
@@ -278,6 +280,15 @@ def layer_trace(
     # one layer runs, and gives one trace
     trace = next(iter(model.trace(tokens, layers=[layer], heads=heads, keep=keep)))
     return refuse_lost_rows(model.backend, trace)
+
+
+def slopes_of(model: Model, layer: int) -> Floats | UnsetType:
+    """What a step of distance takes off a score in each head of a layer whose positions are ALiBi,
+    [head]; UNSET with other positions."""
+    spec = model.spec.blocks[layer].attention
+    if isinstance(spec.position, Alibi):
+        return spec.position.factor * alibi_slopes(spec.heads)
+    return UNSET
 
 
 def row_softmax(scores: Floats) -> Floats:
@@ -643,6 +654,7 @@ def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], laye
         moved_outputs=after[np.argsort(order), :ENTRIES],
         weights=weights,
         moved_weights=moved_weights,
+        slopes=slopes_of(model, layer),
     )
 
 

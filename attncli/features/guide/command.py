@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from attncli.cli import completion, declarations
 from attncli.cli.declarations import OutputOptions
@@ -82,7 +83,10 @@ def guide(
     _check_options(page, search, markdown)
     text = None
     if page is not None:
+        view = _in_language_of(page, view, entries=True)
         text = _text_of(page, view.lang)
+    elif search is not None:
+        view = _in_language_of(search, view, entries=False)
     if notebook is not None or html is not None:
         _write_course(page, text, notebook, html, view.lang, environment)
         if not markdown:
@@ -201,6 +205,27 @@ def _text_of(name: str, lang: str) -> str | None:
     entries = room.word_entries(lang)
     word = name.strip().lower()
     return entries.get(word)
+
+
+def _in_language_of(word: str, view: View, *, entries: bool) -> View:
+    """The view in the language whose guide has a word, its own before others: so a word of another
+    language is answered in that. Unchanged where none has it.
+
+    entries: whether a language in which the word is a page or an entry of the glossary comes before
+        those whose pages mention it.
+    """
+    from attncli.language import languages
+    from attncli.language.guide.search import sections_with
+
+    names = dict.fromkeys((view.lang, *languages()))
+    having = []
+    if entries:
+        having = [lang for lang in names if _text_of(word, lang) is not None]
+    if not having:
+        having = [lang for lang in names if sections_with(word, lang)]
+    if having:
+        return replace(view, lang=having[0])
+    return view
 
 
 def _no_page(name: str, lang: str) -> UsageError:

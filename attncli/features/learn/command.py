@@ -110,9 +110,7 @@ def learn(
     ] = None,
     learning_rate: Annotated[
         float | None,
-        compute_number(
-            help="Of AdamW. [default: the task's]", metavar="X", least=0, most=1000, above=True
-        ),
+        redeclare(declarations.LEARNING_RATE, help="Of AdamW. [default: the task's]"),
     ] = None,
     save: Annotated[
         Path | None,

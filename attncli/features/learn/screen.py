@@ -389,6 +389,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
                     value=row.value,
                 )
             )
+            texts += _elsewhere_sentences(row, document, view)
     texts += _alignment_sentences(document)
     # the head without which the loss is highest; one that is no number counts as 0
     worth = max(document.ablation.heads, key=lambda row: row.loss or 0.0)
@@ -462,6 +463,30 @@ def _head_sentence(row: BestHead, score: HeadScore, document: LearnDocument) -> 
         first=score.first,
         step=score.rose_at,
     )
+
+
+def _elsewhere_sentences(row: BestHead, document: LearnDocument, view: View) -> list[Message]:
+    """One sentence on the word that a head looks at most, in an example where one word alone is to
+    be said; empty elsewhere, and where that is the word itself."""
+    example = document.example
+    places = [place for place, target in enumerate(example.targets) if target is not None]
+    if len(places) != 1 or example.source is not UNSET:  # of a source the keys are other words
+        return []
+    query = places[0]
+    weights = np.asarray(document.maps[-1].weights, np.float64)[row.layer, row.head, query]
+    key = int(weights.argmax())
+    if example.tokens[key] == example.targets[query]:
+        return []
+    return [
+        message(
+            "At {query} layer {layer} head {head} looks most at {key}: {share} of its weight.",
+            query=quote_text(example.tokens[query], view),
+            layer=row.layer,
+            head=row.head,
+            key=quote_text(example.tokens[key], view),
+            share=percent(float(weights[key])),
+        )
+    ]
 
 
 MOST_OTHERS = 6
@@ -554,42 +579,54 @@ def _next_steps(document: LearnDocument, view: View) -> list[Message]:
     command = f"attn learn {kind.name}"
     if kind.takes:
         command += " …"
-    if _is_as_intended(document, kind):
+    changes = _changed_settings(document, kind)
+    if not changes:
         texts.append(
             message("Another seed may: {command}", command=f"{command} --seed {document.seed + 1}")
         )
     elif kind.takes != "FILE":  # what a text of one's own allows nobody knows
         texts.append(
-            message("With the task's own settings most seeds learn it: {command}", command=command)
+            message(
+                "This run had {changes}. With the task's own settings most seeds learn it: {command}",
+                changes=listing(changes),
+                command=command,
+            )
         )
     return texts
 
 
-def _is_as_intended(document: LearnDocument, kind: type[Task]) -> bool:
-    """Whether the model and its training are those that the task has where no option says
-    otherwise.
+def _changed_settings(document: LearnDocument, kind: type[Task]) -> list[Message]:
+    """What is another in a training than the task has where no option says otherwise: each as the
+    option with its value here, and the task's own.
     """
     model = document.model
     attention = document.attention
-    intended = kind.architecture
-    # a stream without a residual is twice as wide: 1/√d_k is then of the wider heads
-    stream = intended.d_model if intended.residual else 2 * intended.d_model
-    scale = (stream // intended.heads) ** -0.5
+    own = kind.architecture
+    # a stream without a residual is twice as wide
+    width = own.d_model if own.residual else 2 * own.d_model
+    rows: list[tuple[str, object, object]] = [
+        ("--layers", model.layers, own.layers),
+        ("--num-heads", model.heads, own.heads),
+        ("--d-model", model.d_model, width),
+        ("--position", attention.position, own.position),
+        ("--mask", attention.mask, own.mask.spec()),
+        ("--steps", document.steps, kind.steps),
+        ("--batch", document.batch, kind.batch),
+        ("--learning-rate", document.learning_rate, kind.rate),
+    ]
+    scale = (model.d_model // model.heads) ** -0.5
+    if attention.scale is not None and abs(attention.scale - scale) >= 1e-6:
+        rows.append(("--scale", f"{attention.scale:.3g}", f"{scale:.3g}"))
+    changes = [
+        message(
+            "{option} {value} in place of {own}", option=name, value=safe(f"{value}"), own=of_task
+        )
+        for name, value, of_task in rows
+        if value != of_task
+    ]
     if document.bottleneck is True:
-        return False
-    is_intended_model = (
-        model.layers == intended.layers
-        and model.heads == intended.heads
-        and attention.position == intended.position
-        and attention.mask == intended.mask.spec()
-        and (attention.scale is None or abs(attention.scale - scale) < 1e-6)
-    )
-    return (
-        is_intended_model
-        and document.steps == kind.steps
-        and document.batch == kind.batch
-        and document.learning_rate == kind.rate
-    )
+        changes.append(_verbatim("--bottleneck"))
+    return changes
 
 
 def _known_task(name: str) -> type[Task] | None:

@@ -396,10 +396,14 @@ def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:
     # of one mask there is no combination: then it is the only one
     empty = (combined or document.masks[0]).empty_rows
     if len(empty) == 1:
-        yield say(view, "{count} query sees nothing: its weights and its output are 0.", count=1)
+        yield say(
+            view, "{count} query sees nothing: its weights and its weighted sum A·V are 0.", count=1
+        )
     elif empty:
         yield say(
-            view, "{count} queries see nothing: their weights and outputs are 0.", count=len(empty)
+            view,
+            "{count} queries see nothing: their weights and weighted sums A·V are 0.",
+            count=len(empty),
         )
 
 

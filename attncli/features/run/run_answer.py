@@ -303,7 +303,7 @@ def _query_sentences(
     query_links = _links_beyond_rest(query, head_links, rest)
     query_text = quoted_token(document.tokens, query, view)
     if any(row.query == query for row in document.empty_rows) and not query_links:
-        template = message("{query} can see no word: its weights and its output are 0.")
+        template = message("{query} can see no word: its weights and its weighted sum A·V are 0.")
         return [say(view, template, query=query_text)]
     kinds = _kinds_left_out(document)
     answer_sentences: list[str] = []

@@ -453,15 +453,15 @@ def _notes_below_weights(document: RunDocument, hidden_heads: int, view: View) -
     model = document.model
     if len(document.empty_rows) == len(blind) * model.layers * model.heads:
         empty = plural(
-            "query {numbers} can see no key: weights and output are 0",
-            "queries {numbers} can see no key: weights and output are 0",
+            "query {numbers} can see no key: weights and A·V are 0",
+            "queries {numbers} can see no key: weights and A·V are 0",
             count=len(blind),
             numbers=numbers,
         )
     else:
         empty = plural(
-            "query {numbers} can see no key in some head: weights and output are 0",
-            "queries {numbers} can see no key in some head: weights and output are 0",
+            "query {numbers} can see no key in some head: weights and A·V are 0",
+            "queries {numbers} can see no key in some head: weights and A·V are 0",
             count=len(blind),
             numbers=numbers,
         )

@@ -342,3 +342,19 @@ def test_hashing_that_saves_nothing_has_a_reason_and_chunks_that_save(words: int
     assert numbers["b"] < numbers["a"]
     assert "as many pairs" not in ask(*sides, better).out
     assert "两块的文本" in "".join(ask(*sides, "reformer:4", "--lang", "zh").out.split())
+
+
+def test_rows_that_see_nothing_are_named() -> None:
+    sides = ("humpty dumpty sat on a wall", "--mask", "none", "--mask", "lsh:4")
+    run = ask("run", sides[0], "--mask", "lsh:4", "--json").json
+    assert [row["query"] for row in run["empty_rows"]] == [2]
+    screen = " ".join(ask("compare", *sides, "--brief").out.split())
+    assert 'In B "sat" sees no key: its weights and its weighted sum A·V are 0.' in screen
+    swapped = (sides[0], "--mask", "lsh:4", "--mask", "none", "--brief")
+    assert 'In A "sat" sees no key' in " ".join(ask("compare", *swapped).out.split())
+    assert "sees no key" not in ask("compare", *sides, "--query", "on", "--brief").out
+    heads = " ".join(ask("compare", *sides, "--num-heads", "4", "--brief").out.split())
+    blind = ask("run", sides[0], "--mask", "lsh:4", "--num-heads", "4", "--json").json
+    count = len({row["query"] for row in blind["empty_rows"]})
+    assert "In some heads of B" in heads
+    assert f"{count - 4} more see no key" in heads

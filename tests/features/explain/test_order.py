@@ -168,3 +168,37 @@ def test_outputs_stand_side_by_side_and_the_tint_is_that_without_positions() -> 
     for row in differing:
         assert (row["position"] if row["position"] != "none" else row["mask"]) in told
     assert "position learned" in ask(*asked, "--position", "learned").out
+
+
+@pytest.mark.parametrize("topic", ["order", "position"])
+@pytest.mark.parametrize("heads", [1, 4, 6, 8])
+def test_alibi_has_the_slope_of_each_head_by_its_formula(topic: str, heads: int) -> None:
+    line = ("explain", topic, "a b c", "--position", "alibi", "--num-heads", str(heads))
+    line += ("--d-model", str(12 * heads))
+    document = ask(*line, "--json").json
+    (row, *_) = [row for row in document.get("ways", document.get("rows")) if "slopes" in row]
+    powers = {1: 1, 4: 4, 6: 4, 8: 8}[heads]
+    slopes = [2.0 ** (-8 * (number + 1) / powers) for number in range(powers)]
+    slopes += [2.0 ** (-8 * (2 * number + 1) / (2 * powers)) for number in range(heads - powers)]
+    assert row["slopes"] == pytest.approx(slopes)
+    screen = " ".join(ask(*line).out.split())
+    assert ("2^(−8·(n + 1)/h)" in screen) == (heads != 6)
+    assert ("0.0039 = 1/256" in screen) == (heads == 1)
+    if heads == 4:
+        assert "head 0 first: 0.25, 0.0625, 0.015625, 0.00390625." in screen
+
+
+def test_the_slope_is_what_a_place_of_distance_takes_off_a_score() -> None:
+    line = ("a b c", "--num-heads", "8", "--head", "1", "--json", "--show", "scores")
+    scores = [
+        ask("run", *line, "--position", position).json["layers"][0]["heads"][0]["scores"]
+        for position in ("none", "alibi")
+    ]
+    distance = np.abs(np.subtract.outer(np.arange(3), np.arange(3)))
+    np.testing.assert_allclose(np.subtract(*scores), distance / 4, atol=1e-5)
+
+
+def test_alibi_alone_is_not_said_to_miss_every_order() -> None:
+    screen = " ".join(ask("explain", "order", "a b c", "--position", "alibi").out.split())
+    assert "The order is not seen" not in screen
+    assert "only where an order changes the distances" in screen

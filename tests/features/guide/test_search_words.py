@@ -62,8 +62,14 @@ def test_a_word_of_teaching_texts_finds_its_entry(word: str, lang: str) -> None:
 @pytest.mark.parametrize(
     ("word", "lang", "entry"),
     [
-        *((word, "en", "gradient norm") for word in ("gradient", "gradient norm", "Jacobian")),
-        *((word, "zh", "梯度范数") for word in ("梯度", "梯度范数", "gradient norm")),
+        *((word, "en", "gradient norm") for word in ("gradient norm", "Jacobian")),
+        *((word, "zh", "梯度范数") for word in ("雅可比", "梯度范数", "gradient norm")),
+        *((word, "en", "gradient ·") for word in ("gradient", "derivative", "chain rule")),
+        *((word, "zh", "梯度 ·") for word in ("梯度", "导数", "链式法则", "chain rule")),
+        *((word, "en", "number of layers") for word in ("how many layers", "many layers")),
+        *((word, "zh", "层数") for word in ("几层", "很多层", "how many layers")),
+        *(("sliding window", *entry) for entry in (("en", "window"), ("zh", "窗口"))),
+        *(("hyperparameter", *entry) for entry in (("en", "hyperp"), ("zh", "超参数"))),
         *((word, "en", "mask") for word in ("minus infinity", "-inf", "infinity", "1e9")),
         *((word, "zh", "掩码") for word in ("负无穷", "1e9")),
         ("rotary", "en", "rotary positions"),
@@ -151,3 +157,43 @@ def test_a_whole_word_is_preferred_to_longer_ones() -> None:
     sections = sections_with("mask", "en")
     pattern = re.compile(r"\bmasks?\b", re.IGNORECASE)
     assert all(pattern.search(section.heading + section.line) for section in sections)
+
+
+@pytest.mark.parametrize(
+    ("word", "first"),
+    [
+        ("fixed vector", "fixed vector"),
+        ("how many layers", "number of layers"),
+        ("hyperparameter", "hyperparameter"),
+        ("chain rule", "gradient"),
+        ("sliding window", "window"),
+        ("滑动窗口", "窗口"),
+        ("很多层", "层数"),
+        ("链式法则", "梯度"),
+        ("超参数", "超参数"),
+    ],
+)
+def test_a_search_begins_with_the_entry(word: str, first: str) -> None:
+    lines = ask("guide", "--search", word).out.splitlines()
+    headings = [line.removeprefix("words").strip() for line in lines if line.startswith("words")]
+    assert headings[0].startswith(first)
+    if first != "层数":  # for many layers, the section of that name is as good
+        assert lines[2].startswith("words")
+
+
+@pytest.mark.parametrize("word", ["梯度", "多头注意力", "滑动窗口", "层"])
+def test_a_chinese_word_is_answered_in_chinese(word: str) -> None:
+    result = ask("guide", word)
+    assert (result.code, result.err) == (0, "")
+    assert result.out == ask("guide", word, "--lang", "zh").out
+
+
+def test_an_english_word_that_only_english_pages_have_is_answered_in_english() -> None:
+    word = "carries the first through"
+    assert ask("guide", "--search", word, "--lang", "zh").out == ask("guide", "--search", word).out
+
+
+def test_a_page_and_a_word_of_both_languages_stay_in_the_language_asked_for() -> None:
+    assert "softmax" in ask("guide", "softmax").out
+    for name in ("softmax", "learners", "chain rule"):
+        assert ask("guide", name, "--lang", "zh").out != ask("guide", name).out

@@ -780,6 +780,16 @@ def test_of_the_only_text_it_is_not_said_that_it_was_kept_apart(tmp_path: Path) 
             "With the task's own settings most seeds learn it: attn learn previous",
         ),
         (("order", "--position", "none", "--steps", "3"), "most seeds learn it: attn learn order"),
+        (
+            ("order", "--position", "none", "--steps", "3"),
+            "This run had --position none in place of learned, --steps 3 in place of 300. With",
+        ),
+        (
+            ("induction", "--layers", "1", "--num-heads", "4", "--scale", "none", "--steps", "2"),
+            "had --layers 1 in place of 2, --num-heads 4 in place of 2, --steps 2 in place of 300,"
+            " --scale 1 in place of 0.354. With",
+        ),
+        (("previous", "--num-heads", "2", "--d-model", "16"), "--d-model 16 in place of 32"),
         (("previous",), "Another seed may: attn learn previous --seed 1"),
         (SENTENCE, "Another seed may: attn learn sentence … --seed 1"),
     ],
@@ -792,6 +802,21 @@ def test_what_was_not_learned_has_advice(
     if "--steps" not in arguments:  # nothing is learned in three steps, were they the task's own
         monkeypatch.setattr(task_class(arguments[0]), "steps", 3)
     assert advice in " ".join(ask("learn", *arguments, "--brief").out.split())
+
+
+def test_the_word_that_is_looked_at_in_place_of_the_target_is_named() -> None:
+    line = ("learn", "sentence", "今天 我 的 计划 是 买菜", "--query", "计划", "--target", "买菜")
+    line += ("--seed", "1", "--steps", "60")
+    document = ask(*line, "--json").json
+    weights = document["maps"][-1]["weights"][0][0][3]
+    key = max(range(6), key=weights.__getitem__)
+    words = ["今天", "我", "的", "计划", "是", "买菜"]
+    screen = " ".join(ask(*line, "--brief").out.split())
+    assert (words[key] == "买菜") != ('At "计划" layer 0 head 0 looks most at' in screen)
+    assert words[key] == "买菜" or f'looks most at "{words[key]}": ' in screen
+    looking = ask(*line[:-4], "--brief").out  # with seed 0, which looks at the target
+    assert "looks at the target: 1.00" in looking
+    assert "looks most at" not in looking
 
 
 def play(keys: bytes, after: float, *arguments: str) -> tuple[int, str]:

@@ -1,5 +1,6 @@
 """`attn mask`: drawn, described, counted; files and biases; bad input."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -129,3 +130,18 @@ def test_plain_is_one_line_a_mask() -> None:
         ["window:2", "7"],
         ["causal & window:2", "7"],
     ]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_row_that_sees_nothing_has_an_output_where_w_o_has_a_bias(
+    lang: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mask.csv").write_text("0,0\n1,1\n")
+    line = ("run", "a b", "--mask", str(tmp_path / "mask.csv"), "--num-heads", "2", "--lang", lang)
+    for options in ((), ("--bias",)):
+        layer = ask(*line, *options, "--stages", "all", "--json").json["layers"][0]
+        assert not any(any(head["stages"]["mixed"][0]) for head in layer["heads"])
+        assert any(layer["stages"]["out"][0]) == bool(options)
+        screen = " ".join(ask(*line, *options, "--query", "a").out.split())
+        assert "A·V" in screen
+        assert not re.search("output (are|is) 0|输出都?[是为] ?0", screen)
