@@ -407,8 +407,8 @@ def sight_of(mask: Mask, count: int) -> Sight:
 
 
 def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coefficients]:
-    """The coefficients of the metrics that depend on a text's tokens, by the metric's index; metrics
-    that are not linear are left out.
+    """The coefficients of the metrics that depend on a text's tokens, by the metric's index. Left out
+    are metrics that are not linear in the weights alone; they are measured row by row.
 
     about: what is known of the tokens, all fields set.
     """
@@ -423,11 +423,19 @@ def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coef
         last_bytes, form = length.of_special.get(index, (b"", None))
         if not special_bytes or last_bytes != special_bytes:
             form = coefficients(metric, rows)
-        if form is not None:
+        if form is not None and _is_product(form):
             by_metric[index] = form
             if special_bytes:
                 length.of_special[index] = (special_bytes, form)
     return by_metric
+
+
+def _is_product(form: Coefficients) -> bool:
+    """Whether products with the weights give all of a metric but a constant of its value: it uses no
+    fact such as entropy, and its norm, if it has one, has no constant."""
+    if form.norm is None:
+        return not form.value.facts
+    return not (form.value.facts or form.norm.facts or form.norm.constant)
 
 
 class TextBatch:
@@ -544,7 +552,7 @@ class TextBatch:
                             length.by_text[index].of(rows), heads, count
                         )
                         continue
-                    # these metrics of attn have no other facts than weights, and no constant in a norm
+                    # no other facts than weights and no constant in a norm: see `_is_product`
                     form = of_text[index]
                     value[text, :, index] = form.value.constant + products[text, :, 2 * place]
                     norm[text, :, index] = (

@@ -83,6 +83,16 @@ def _odd(rows):
     return PerRow(np.maximum(rows.at_pairs(*rows.about.pairs.of(rows.i, 0)), 0.1) ** 2, rows.i > 0)
 
 
+def _share(rows):
+    """Of tokens, with a norm that is a number."""
+    return PerRow(rows.at_pairs(*rows.about.pairs.of(rows.i, 0)), rows.i > 0, np.full(rows.i.size, 2.0))
+
+
+def _entropy_after_same(rows):
+    """Of tokens, with a fact that is not linear in the weights."""
+    return PerRow(rows.entropy + rows.at_pairs(*rows.about.pairs.of(rows.i, 0)), rows.i > 0)
+
+
 def _new(rows):
     return PerRow(rows.key(0) + 0.5 * rows.at_offset(1), rows.i >= 0)
 
@@ -93,7 +103,9 @@ def test_a_new_metric_works_in_batches_by_itself(monkeypatch):
     """
     for name, of, needs in (("new_linear", _new, ""),
                             ("new_odd", lambda rows: PerRow(rows.at_offset(0) ** 2, rows.i > 0), ""),
-                            ("new_odd_tokens", _odd, "tokens")):  # fmt: skip
+                            ("new_odd_tokens", _odd, "tokens"),
+                            ("new_share", _share, "tokens"),
+                            ("new_entropy", _entropy_after_same, "tokens")):  # fmt: skip
         monkeypatch.setitem(METRICS, name, Metric(name, "", 0, 1, "", "", "", "", of, needs=needs))
     monkeypatch.setattr(sys.modules[__name__], "NAMES", (*METRICS,))
     test_batches_measure_what_rows_measure(Causal(), "torch", 7)
