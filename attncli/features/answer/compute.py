@@ -347,7 +347,7 @@ class _OwnRun:
         if self._keys is not None:
             return self._keys, None
         self._keys, run = self._runs.own_run(self._past, on_tokens)
-        self._past = {}
+        self._past = {}  # freed: `_keys` holds what later runs need
         return self._keys, run
 
 

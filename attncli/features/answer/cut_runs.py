@@ -445,6 +445,7 @@ class CutRuns(Struct, frozen=True):
             layers = range(last + 1)
             keep = ("weights",)
         queries = range(tokens[0].index, tokens[-1].index + 1)
+        # `idle`: the last layer is yielded even if it does not attend
         traces = self.model.trace(
             tokens,
             layers=layers,

@@ -371,6 +371,7 @@ def _draw_cells(
         return draw_legend(drawing, bottom + 10, high, "signed", view) + 16
     for (row, column), value in np.ndenumerate(values):
         text = format_signed(float(value), 2).replace("-", "−")
+        # the palette goes from 0 to 1, for −high to high
         colour = ink(palette.rgb(0.5 + value / high / 2))
         middle = left + (column + 0.5) * cell
         y = top + row * LINE + 10.5

@@ -145,12 +145,14 @@ class _BackwardRun:
         result = []
         for (layer, change, attention), slope in zip(layers, slopes, strict=True):
             heads = spec.blocks[layer].attention.heads
+            # summed over the tokens and over the entries of each head's output
             by_head = (slope * change).reshape(len(self._tokens), heads, -1).sum((0, 2))
             result += [
                 HeadEstimate(
                     layer=layer,
                     head=head,
                     change=float(by_head[head]),
+                    # a sum of weights, which rounding may leave above 1
                     attention=float(min(attention[head], 1.0)),
                 )
                 for head in range(heads)

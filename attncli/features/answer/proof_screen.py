@@ -62,6 +62,7 @@ def carrier_table(document: AnswerDocument, view: View) -> Lines:
             return 0.0
         return max(-row.change, 0.0) / greatest
 
+    # a narrow screen leaves out the column of `leave_out` 2 first, then that of 1
     columns = [
         Column[CarryingHead](message("layer"), lambda row: str(row.layer)),
         Column[CarryingHead](message("head"), lambda row: str(row.head)),

@@ -769,6 +769,7 @@ def _nodes(
                 difference=difference,
             )
         )
+    # the logits, which edges lead to, but none leaves
     last = sizes[-1]
     if last.any():
         reads = graph.writers[int(last.argmax())].id

@@ -573,7 +573,8 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
     row_indices = measured.rows
     (layer_a, part_a), (layer_b, part_b) = a, b
 
-    # of either side: its aligned tokens, the weights between them, and the rest of each row
+    # of A, then of B: the weights, the aligned tokens, the weights between these, and the rest of
+    # each row
     weights = [_matrix(part.weights) for part in (part_a, part_b)]
     places = (pairs.a, pairs.b)
     common = [matrix[np.ix_(place, place)] for matrix, place in zip(weights, places, strict=True)]

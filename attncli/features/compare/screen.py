@@ -112,7 +112,7 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
     summary = document.summary
     largest = _signed_number(summary.max_difference, view)
     mean = f"{summary.mean_difference:.{more_digits}f}"
-    js = _format_number(summary.js, view, 1)
+    js = _format_number(summary.js, view, more=1)
     rest_count = len(document.heads) - len(heads)
     over = message(
         "over all heads and links: largest {largest}, mean {mean}, JS {js}",
@@ -147,7 +147,7 @@ def _head_columns(
         message("max diff"): changes,
         message("at"): ends,
         message("mean |diff|"): [f"{head.mean_difference:.{more_digits}f}" for head in heads],
-        "JS": [_format_number(head.js, view, 1) for head in heads],
+        "JS": [_format_number(head.js, view, more=1) for head in heads],
     }
     explanations: list[str] = [
         message("JS: mean Jensen–Shannon divergence of the rows, nats, at most 0.69")

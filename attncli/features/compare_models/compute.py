@@ -453,7 +453,7 @@ def _log_probability(texts: Sequence[_ChangedText]) -> LogProbability | None:
             sizes.append(float(text.tokens - 1))
     if not sums:
         return None
-    by_text = np.stack(sums)
+    by_text = np.stack(sums)  # [text, model], A first
     counts = np.asarray(sizes)
     means = by_text.sum(0) / counts.sum()
     (interval,) = ratio_intervals(by_text[:, 1:] - by_text[:, :1], counts)

@@ -187,7 +187,7 @@ class Derivation(Struct, frozen=True, dict=True):
             title = f"{number} {title}"
         top = heading(title, note, view)
 
-        # the lines of code, behind the title where they fit, else below it
+        # the lines of code, 3 blanks behind the title where they fit, else below it
         lines = [spell(text, ascii=view.ascii) for text in self.code.get(part, ())]
         code = "; ".join(lines)
         fits = len(top.rows) == 1 and line_width(top.rows[0]) + 3 + cells(code) <= view.width
@@ -328,7 +328,8 @@ class Derivation(Struct, frozen=True, dict=True):
                 title, line_of_score(step, index, self.key(index), float(raw[index]), root, view)
             )
 
-        # a column for each thing that is done to q·k, the last one being the score
+        # a column for each thing that is done to q·k, the last one being the score; + 0.0 makes a
+        # score of −0.0 plain 0
         columns = [("q·k", raw)]
         sums = np.asarray(step.scaled) + 0.0
         if step.capped is not None or step.bias is not None:

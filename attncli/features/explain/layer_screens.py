@@ -990,7 +990,7 @@ def _turning_sentences(way: PositionWay, view: View) -> Iterator[str]:
     yield spell(say(view, formula), ascii=view.ascii)
     if len(angles) < 2:
         return
-    step = angles[1, 0] - angles[0, 0]
+    step = angles[1, 0] - angles[0, 0]  # of pair 0, from one position to the next
 
     def turned(pair: tuple[float, float], position: int) -> NDArray:
         """The pair 0 with these entries, turned as at a position, [2]."""

@@ -623,8 +623,8 @@ def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], laye
     ]
     before, after = (float64_of(model, trace.stages["out"]) for trace in traces)
 
-    # the weights of the first word in the first head in both orders, by keys in the first order;
-    # argsort of the order gives for each old place the new one
+    # the weights of the first word in the first head in both orders, by keys in the first order and
+    # without learned keys; argsort of the order gives for each old place the new one
     word = first_word(tokens)
     weights: Floats | UnsetType = UNSET
     moved_weights: Floats | UnsetType = UNSET

@@ -957,7 +957,7 @@ def refuse_long(request: LearnRequest) -> TrainingCost:
     """
     expected = training_cost(request)
     if expected.all > LONGEST_TRAINING:
-        # the hint is a number of steps that takes about an hour
+        # the hint is a number of steps that takes about an hour, in seconds as all times here
         hour = 3600.0
         fewer = int((hour - expected.rest) / (len(request.seeds) * expected.step))
         raise LimitError(

@@ -51,5 +51,6 @@ def learn_figure(document: LearnDocument, drawing: Drawing, view: View, scale: s
         "bar: weight on the keys in question, untrained → trained; line: of a head that looks at"
         " all alike"
     )
+    # in lines as wide as the drawing has room for, 460 points at most, and 11 points apart
     for index, line in enumerate(broken_to_fit(say(view, note), 8, min(460.0, drawing.room))):
         drawing.text(0, end + 12 + index * 11, line, size=8, quiet=True)

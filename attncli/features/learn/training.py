@@ -83,6 +83,7 @@ class RoleStore:
         embedding = self._spec.embedding
         outer = self.outer(backend)
         table = self._arrays["tokens.weight"]
+        # the rows of the table by id, of all texts one after another
         rows = backend.take(table, backend.array(ids.reshape(-1)), 0)
         x = rows.reshape((*ids.shape, table.shape[-1])) * embedding.scale
         count = ids.shape[-1]
