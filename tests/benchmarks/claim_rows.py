@@ -358,7 +358,7 @@ ROWS: tuple[Row, ...] = (
         ),
         formula=(
             "r = correlation, over 52 stretches of training, of how fast the loss falls with how fast the best induction score of the second layer rises; loss in nats over predictable tokens, and best score of one layer, after 300 steps.",
-            "r = 在训练的 52 段上，损失下降的速度与第二层最好的归纳得分上升的速度的相关；损失是 300 步后可预测词元上的纳特数，一层最好的得分也取自 300 步之后。",
+            "r = 在训练的 52 段上，损失下降的速度与第二层最好的归纳得分上升的速度的相关；损失是 300 步后可预测词元上的奈特数，一层最好的得分也取自 300 步之后。",
         ),
         commands=(*(LEARN.format(seed=seed) for seed in LEARNED_SEEDS), ONE_LAYER, SNAPSHOTS, SERIES),
         figures=(
@@ -710,7 +710,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="quantised",
-        title=("What quantising moves in the heads", "量化移动了多少个头"),
+        title=("What quantising moves in the heads", "量化使头变动多少"),
         source=("Singh and Sajjad 2025, arXiv 2508.16785", "Singh 与 Sajjad 2025，arXiv 2508.16785"),
         claim=(
             "quantising to 8 and 4 bits brings no drastic change; effects may vary by model and task. The paper speaks of no heads moved: the measure is ours.",
@@ -718,7 +718,7 @@ ROWS: tuple[Row, ...] = (
         ),
         formula=(
             "share of heads whose rows moved by more than 0.01 nats, Jensen–Shannon divergence of the rows before and after, mean over rows and texts.",
-            "各行移动超过 0.01 纳特的头的比例：量化前后各行的 Jensen–Shannon 散度，在行与文本上平均。",
+            "各行移动超过 0.01 奈特的头的比例：量化前后各行的 Jensen–Shannon 散度，在行与文本上平均。",
         ),
         commands=tuple(
             command.format(script=SCRIPTS[model], model=model, kind=kind)
@@ -730,7 +730,7 @@ ROWS: tuple[Row, ...] = (
                 name, says,
                 ("{count} texts; from heads whose whole interval is above to heads whose interval reaches it", "{count} 个文本；从整个区间都在其上的头，到区间达到它的头"),
                 "share", "below", 0.1, ("one head in ten", "十分之一的头"),
-                ("what a head moves on average, nats", "一个头平均移动的纳特数"), "tiny", RANGE,
+                ("what a head moves on average, nats", "一个头平均移动的奈特数"), "tiny", RANGE,
             )
             for name, says in (
                 ("minilm_Q8_0", ("heads of MiniLM that 8 bits moved", "量化到 8 位后移动的 MiniLM 的头")),
@@ -762,7 +762,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="windows",
-        title=("Full layers reach behind the window", "完整的层够到窗口之外"),
+        title=("Full layers reach behind the window", "全注意力的层看得到窗口之外"),
         source=("Gemma team 2025, arXiv 2503.19786", "Gemma 团队 2025，arXiv 2503.19786"),
         claim=(
             "layers with a window alternate with a few that see everything, and only these read what lies far back. The abstract does not name the model of 270 million parameters.",
@@ -774,14 +774,14 @@ ROWS: tuple[Row, ...] = (
         ),
         commands=("python tests/benchmarks/claims.py windows",),
         figures=(
-            Figure("lost", ("nats lost in the three full layers", "在三个完整的层中减少的纳特"), ("{count} words", "{count} 个词"), "number", "above", 1.0, ("a nat", "一纳特"), ("in the layers with a window", "在带窗口的层中")),
+            Figure("lost", ("nats lost in the three full layers", "在三个全注意力的层中减少的奈特"), ("{count} words", "{count} 个词"), "number", "above", 1.0, ("a nat", "一奈特"), ("in the layers with a window", "在带窗口的层中")),
             Figure("known", ("probability of the word as it is", "原来该词的概率"), ("{count} words", "{count} 个词"), "share"),
         ),
         measure=measure_windows,
         sentences={
             HOLDS: (
                 "The word comes from more than 512 tokens before through the three full layers; the links of the layers with a window do not reach it, so that the 0.00 beside it follows from how they are built.",
-                "这个词从 512 个词元以外经由三个完整的层传来；带窗口的层的连接够不到它，所以旁边的 0.00 由其构造决定。",
+                "这个词从 512 个词元以外经由三个全注意力的层传来；带窗口的层的连接够不到它，所以旁边的 0.00 由其构造决定。",
             ),
         },
         change=(
