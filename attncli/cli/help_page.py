@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 import typer
@@ -37,6 +37,8 @@ LEFT = 30
 BRACKETS = re.compile(r"\s*\[[^\[\]]*\]")
 """What help adds behind its sentence: `[default: 64]`, `[1 to 9]`."""
 RANGE = re.compile(r"(above )?(-?[\d.,e+-]+) to ([\d.,e+-]+)")
+VALUE = re.compile(r"[\w-]+")
+"""A word that may be typed as an option's value."""
 TAIL = re.compile(rf"(?:{BRACKETS.pattern})+$")
 UNBOUNDED = re.compile(rf"\s*\[[01] to {LARGEST:,}\]")
 """Ends that nobody meets: they are checked, and not worth a word on a page."""
@@ -446,7 +448,7 @@ class _Page:
         else:
             width = left
         for typed_text, text in rows:
-            self._lines += self.row((typed_text, option_help(text, self.lang)), width)
+            self._lines += self.row((typed_text, option_help(typed_text, text, self.lang)), width)
 
     def rows(self, rows: Sequence[Row]) -> None:
         """Write what is typed beside what it does, without a title; already in the page's language."""
@@ -497,9 +499,13 @@ def _dim_brackets(line: str, paint: Any) -> str:
 # own.
 
 
-def option_help(text: str, lang: str) -> str:
+def option_help(typed_text: str, text: str, lang: str) -> str:
     """An option's help in this language: its sentence, and each of the brackets behind it, such as
-    `[default: 64]`, are translated on their own."""
+    `[default: 64]`, are translated on their own.
+
+    typed_text: the option as it is spelt. A default that is one of the words it takes, named there
+        or in the sentence, stays as it is typed.
+    """
     if lang == "en":
         return text
     sentence = text
@@ -509,15 +515,19 @@ def option_help(text: str, lang: str) -> str:
         sentence = text[: match.start()]
         brackets = BRACKETS.findall(match[0])
     translated = translate(sentence, lang)
+    values = set(VALUE.findall(f"{typed_text.replace('--', ' ')} {sentence}"))
     for bracket in brackets:
         inside = bracket.strip()[1:-1]
-        translated += f" [{_translate_bracket(inside, lang)}]"
+        translated += f" [{_translate_bracket(inside, values, lang)}]"
     return translated
 
 
-def _translate_bracket(text: str, lang: str) -> str:
+def _translate_bracket(text: str, values: Set[str], lang: str) -> str:
     """What stands in brackets behind an option's sentence, such as "1 to 9", "default: 64" or
-    "env: ATTN_MODEL", in this language."""
+    "env: ATTN_MODEL", in this language.
+
+    values: words that are typed, which are not translated.
+    """
     match = RANGE.fullmatch(text)
     if match is not None:
         above, least, most = match.groups()
@@ -527,6 +537,8 @@ def _translate_bracket(text: str, lang: str) -> str:
     name, _, value = text.partition(": ")
     if not value:
         return translate(text, lang)
+    if name == "default" and value in values:
+        return translate(message("default: {value}", value=value), lang)
     if name == "default":
         return translate(message("default: {value}", value=term(value)), lang)
     return translate(message("env: {value}", value=term(value)), lang)

@@ -147,6 +147,16 @@ def test_what_help_says_in_brackets_stands_as_it_is() -> None:
     assert "1,000,000,000]" not in page
 
 
+def test_a_default_that_is_typed_is_not_translated() -> None:
+    """What a reader would type stays as it is; a default told in words is translated."""
+    shown = ask("run", "--help", "--lang", "zh", width=200).out
+    for default in ("word", "none", "sqrt-dk", "可用内存", "有几个头时"):
+        assert f"[默认：{default}]" in shown, default
+    for command, default in (("answer", "links"), ("logits", "part"), ("scan start", "here")):
+        shown = ask(*command.split(), "--help", "--lang", "zh", width=200).out
+        assert f"[默认：{default}]" in "".join(shown.split()), default
+
+
 def test_what_is_looked_at_comes_first_where_heads_are_taken_away() -> None:
     page = ask("ablate", "--help").out
     section = page[page.index("What to look at:") : page.index("\nText:")]
