@@ -85,7 +85,9 @@ def _odd(rows):
 
 def _share(rows):
     """Of tokens, with a norm that is a number."""
-    return PerRow(rows.at_pairs(*rows.about.pairs.of(rows.i, 0)), rows.i > 0, np.full(rows.i.size, 2.0))
+    return PerRow(
+        rows.at_pairs(*rows.about.pairs.of(rows.i, 0)), rows.i > 0, np.full(rows.i.size, 2.0)
+    )
 
 
 def _entropy_after_same(rows):
