@@ -373,9 +373,10 @@ def _heads(
     scale: the factor of the scores q·k, None where it is not known.
     sides: the tokens of queries and of keys.
     """
+    # sizes of the leading axes, such as a batch's; none where there are only heads
     lead: Sequence[int] = tuple(stages["weights"].shape[:-3])
     for number, place in enumerate(np.ndindex(*lead)):
-        # the stages of one index of the leading axes
+        # the stages at one index of the leading axes; a stage without them is left out
         entry_stages = {
             name: array[place]
             for name, array in stages.items()

@@ -52,8 +52,8 @@ def run_guarded(
     try:
         with (
             nullcontext() if signal_handler is None else signal_handler(environment),
-            together(),
-            environment.endings,
+            together(),  # all files that the command writes appear at its end, or none
+            environment.endings,  # what a command left to be ended, such as a progress bar
         ):
             exit_code = _answer(arguments, environment)
             # a library caught what the signal raised, so it is raised again
@@ -151,6 +151,7 @@ def _answer(arguments: Sequence[str], environment: Environment) -> int:
     except Abort:
         return ExitCode.INTERRUPTED
     except TyperException as error:
+        # by its name, as Typer does not export the class: a group alone, whose message is its help
         if type(error).__name__ == "NoArgsIsHelpError":
             environment.write(f"{error.format_message()}\n".encode())
             return ExitCode.OK
@@ -215,6 +216,7 @@ def usage_error(error: TyperException) -> UsageError:
     """Our UsageError for what Typer found wrong in a command line; for an option that does not exist
     it suggests the nearest one.
     """
+    # kinds of errors are told by their names below, as Typer does not export their classes
     context = getattr(error, "ctx", None)
     path = "attn"
     if context is not None:
@@ -287,6 +289,7 @@ def no_option(context: Any, name: str) -> UsageError:
     elif RENAMED.get(name) in option_names:
         close = [RENAMED[name]]
     else:
+        # a stricter likeness than the usual 0.6: a far-fetched guess helps less than none
         close = get_close_matches(name, option_names, n=1, cutoff=0.76)
     if close:
         hint: str = message("did you mean {close}?", close=close[0])
@@ -374,6 +377,7 @@ def too_many(context: Any, extra: list[str]) -> UsageError:
 
     # several texts
     if values.get("lines") or any(len(words.split()) > 1 for words in extra):
+        # of the options given, --padded is about several texts: the hint keeps it
         padded = (item.name for item in context.command.params if "--padded" in item.opts)
         options = ["--padded" for name in padded if values.get(name)]
         lines = shlex.join(["printf", r"%s\n", text, *extra])

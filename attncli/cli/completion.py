@@ -177,7 +177,7 @@ def tokens(ctx: typer.Context, incomplete: str) -> list[str]:
     candidates: dict[str, None] = {}  # a set in the order of the text
     for text in texts:
         counts: Counter[str] = Counter()
-        for _, _, word, _ in tokenizer.pieces(text):
+        for _start, _end, word, _id in tokenizer.pieces(text):
             if not all(letter.isalnum() or letter in "-_." for letter in word):
                 continue
             counts[word] += 1
@@ -229,8 +229,9 @@ def _words_of_line(line: str) -> list[str]:
 
     reader = shlex(line, posix=True, punctuation_chars=False)
     reader.whitespace_split = True
-    reader.commenters = ""
+    reader.commenters = ""  # a position such as #3 begins no comment
     words_read: list[str] = []
+    # an open quotation mark is a ValueError; the words before it are kept
     with suppress(ValueError):
         for word in reader:
             words_read.append(word)

@@ -519,6 +519,7 @@ class ModelOptions(Struct, frozen=True):
             raise UsageError(
                 "--source and --source-states name two sources", expected="one or the other"
             )
+        # the group is frozen once it is made; this is a part of making it
         force_setattr(self, "source", None)
         force_setattr(self, "source_states", path)
 
@@ -557,6 +558,7 @@ class ComputeOptions(Struct, frozen=True):
                 backend=self.backend,
                 device=self.device,
             )
+        # the group is frozen once it is made; this is a part of making it
         force_setattr(self, "device", longer)
         force_setattr(self, "backend", "torch")
 

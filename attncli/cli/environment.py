@@ -477,10 +477,10 @@ def read_key() -> str:
         import tty
     except ImportError:  # no such thing on Windows
         return sys.stdin.readline()[:1]
-    place = sys.stdin.fileno()
-    before = termios.tcgetattr(place)
+    handle = sys.stdin.fileno()
+    terminal_settings = termios.tcgetattr(handle)
     try:
-        tty.setcbreak(place)
-        return os.read(place, 1).decode("latin-1")
+        tty.setcbreak(handle)  # keys come one by one, and are not shown
+        return os.read(handle, 1).decode("latin-1")  # in which every byte is a character
     finally:
-        termios.tcsetattr(place, termios.TCSADRAIN, before)
+        termios.tcsetattr(handle, termios.TCSADRAIN, terminal_settings)

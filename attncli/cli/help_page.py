@@ -202,7 +202,8 @@ def _write_subcommands(command: Any, ctx: Any, page: _Page) -> None:
 
 
 def _listed_parameters(command: Any, ctx: Any) -> list[Any]:
-    """The parameters of a command that its page lists: all but arguments without a sentence."""
+    """The parameters of a command that its page lists: all but arguments without a sentence, and
+    options that are kept for old command lines only."""
     return [
         parameter
         for parameter in command.get_params(ctx)
@@ -269,10 +270,10 @@ def _command_of_text(arguments: Sequence[str]) -> str:
     import shlex
     from itertools import takewhile
 
-    words = list(takewhile(lambda word: not word.startswith("-"), arguments))
+    words = list(takewhile(lambda word: not word.startswith("-"), arguments))  # before options
     if any(map(str.isspace, words[0])) or not words[0].isascii():
         text = words[0]
-    elif len(words) > 1 and not any(map(str.isspace, "".join(words))):
+    elif len(words) > 1 and not any(map(str.isspace, "".join(words))):  # typed without quotes
         text = " ".join(words)
     else:
         return ""
@@ -340,6 +341,7 @@ def _parameter_sentence(parameter: Any, ctx: Any) -> str:
     if parameter.required:
         return f"{text} [required]"
     if parameter.secondary_opts and default is True:
+        # of `--bias / --no-bias`, [default: bias]; of a flag without a counterpart nothing is said
         default = parameter.opts[0].lstrip("-")
     is_told = "[default:" in text
     is_flag = isinstance(default, bool)
@@ -391,7 +393,7 @@ class _Page:
         if environment is None:
             self._width = 80
         else:
-            self._width = min(environment.columns, 100)
+            self._width = min(environment.columns, 100)  # longer lines are tiring to read
         self._lines: list[str] = []
 
     @property
@@ -463,7 +465,7 @@ class _Page:
         left: cells of the column of what is typed.
         """
         typed_text, text = row
-        margin = " " * (left + 4)
+        margin = " " * (left + 4)  # two blanks before the left column, and two behind it
         lines = self.wrap_text(text, len(margin)) or [""]
         lines = [_dim_brackets(line, self._paint) for line in lines]
         begin = f"  {self._paint(typed_text, TYPED)}"

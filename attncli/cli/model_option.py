@@ -439,6 +439,7 @@ def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> M
             heads=first.heads,
             kv_heads=first.kv_heads,
         )
+    # the keys of hash attention are divided by √d_k themselves, so that scores need no scale
     blocks = tuple(
         replace(block, attention=replace(block.attention, hashing=hashing, scale=1.0))
         for block in model.spec.blocks

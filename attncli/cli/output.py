@@ -155,7 +155,7 @@ def _check_figure_options(options: OutputOptions) -> None:
 def _run_options(environment: Environment) -> GivenOptions | None:
     """The options on the command line that change what the text computes (`CARRIED`): pairs of a
     name and its words. None for a command that runs no text."""
-    if "mask" not in environment.subjects:
+    if "mask" not in environment.subjects:  # which every command that runs a text has
         return None
     return tuple(
         (name, words) for name, words in environment.given_words.items() if name in CARRIED
@@ -314,6 +314,7 @@ def _encoded_pieces(
                 screen_text = as_text(numbered_title(place, document, view), view) + screen_text
             if place > 0:
                 screen_text = f"\n{screen_text}"
+            # names of files may hold halves of characters, which UTF-8 does not encode
             yield screen_text.encode("utf-8", "backslashreplace")
 
 
@@ -481,7 +482,8 @@ def write_with_figure(
     if options.page is not None:
         from attncli.draw.page import any_page
 
-        (document,) = documents = list(documents)
+        documents = list(documents)
+        (document,) = documents
         write_pieces(options.page, any_page(document, lang=view.lang, precision=view.precision))
     if options.svg is not None:
         documents = list(documents)

@@ -112,6 +112,7 @@ def check_files(
                 name=name,
             )
         first_name = name_of_file.setdefault(place_of(path), name)
+        # a shell may have sent standard output, where the answer goes, into the same file
         if first_name == name and options.file is None and environment.writes_to(path):
             first_name = message("standard output")
         if first_name != name:
@@ -188,7 +189,7 @@ def _files_of_output(parameter: Any, path: Path) -> list[Path]:
     """
     if parameter.metavar == "DIR":
         names: tuple[str, ...] = ("model.safetensors", "config.json", "tokenizer.json")
-        if parameter.name == "out":
+        if parameter.name == "out":  # of `attn scan`
             names = SCAN_FILES
         return [path / name for name in names if os.path.isfile(path / name)]  # noqa: PTH113 - which never fails
     if str(path) == "-":
@@ -222,16 +223,17 @@ def _reads_file(metavar: str, word: Any, path: Path, place: str, environment: En
     path: that file.
     place: its `place_of`, the same for all spellings.
     """
+    # of "[FILE|CORPUS]..." the kinds FILE and CORPUS
     kinds = set(metavar.strip("[].").removesuffix("]").split("|"))
     if str(word) == "-":
         return bool({"FILE", "TEXT", "CORPUS"} & kinds) and _is_standard_input(environment, path)
-    if "OUT" in kinds:
+    if "OUT" in kinds:  # the folder of a scan
         return place in _places_of_scan(Path(word)) or _is_in_scan(Path(word), place)
     if "CORPUS" in kinds:
         return _is_of_corpus(str(word), place)
     if not kinds & {"FILE", "PATH", "DIR"}:
         return False
-    names = [str(word).removeprefix("@")]
+    names = [str(word).removeprefix("@")]  # `@FILE`, where a word could stand too
     if "FILE@TEMPLATE" in kinds:
         names += str(word).rsplit("@", 1)
     if "DIR" in kinds and (folder := _folder_of_model(str(word), environment)):

@@ -129,6 +129,7 @@ def with_layer_progress(environment: Environment, model: Model) -> Model:
         until all layers are read.
         """
         if environment.layers is None and share < 1:
+            # the bar goes also where the command ends before all layers are read
             environment.endings.push(stack)
             stack.enter_context(progress(environment, "reading the layers", layers=True))
         if environment.layers is not None:

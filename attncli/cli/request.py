@@ -83,6 +83,7 @@ def texts(
         stdin_is_terminal=environment.stdin_is_terminal,
         sample=SAMPLE,
     ):
+        # the tokenizer of words takes ideographs one by one, blanks between words or not
         if "word" in {model.tokenizer.name for model in environment.models}:
             _offer_whitespace(environment, text)
         if text.origin == "sample":
@@ -126,7 +127,8 @@ def _with_pair(environment: Environment, text: Text, pair: str) -> Text:
             )
         if model.spec.embedding.types > 1:
             continue
-        # the tokens, such as a separator, that the tokenizer puts between the two
+        # the tokens, such as a separator, that the tokenizer puts between the two; they stand in
+        # neither text, and have no start and end
         tokens = encode_text(model.tokenizer, both)
         last = max((token.index for token in tokens if token.end and token.end < second), default=0)
         first = min(

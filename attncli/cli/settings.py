@@ -199,11 +199,12 @@ def _checked_value(name: str, value: object, where: str) -> str | int:
         )
     declaration = _declaration(name)
     if declaration.callback is not None:
-        if name == "palette":
+        if name == "palette":  # which is no option of a command line
             option_name = name
         else:
             option_name = f"--{name.replace('_', '-')}"
         try:
+            # callbacks are made for Typer: of its parameter they read the option's name alone
             declaration.callback(None, SimpleNamespace(opts=[option_name]), value)
         except UsageError as error:
             error.where = where

@@ -305,7 +305,7 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
                 share, or not the same heads of every layer.
             UnsupportedError: Where xarray is not installed.
         """
-        from attncli.mechanism.trace import views
+        from attncli.mechanism.trace import views  # what shows results, which is no part of them
 
         return views().labelled(self)
 
@@ -326,7 +326,7 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
             UsageError: For another suffix, style or part.
             UnsupportedError: Where what writes that format is not installed.
         """
-        from attncli.mechanism.trace import views
+        from attncli.mechanism.trace import views  # what shows results, which is no part of them
 
         views().write_figure(self, path, style, lang, parts)
 
@@ -340,7 +340,7 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
         Raises:
             UsageError: For another suffix.
         """
-        from attncli.mechanism.trace import views
+        from attncli.mechanism.trace import views  # what shows results, which is no part of them
 
         views().write_page(self, path, lang)
 

@@ -642,18 +642,19 @@ def empty_rows(backend: Backend, trace: LayerTrace, heads: Sequence[int]) -> lis
 def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
     """A list with one warning where a layer's numbers overflowed its data type, so that rows are
     NaN (null in JSON); else an empty list."""
-    # [head, query]: whether what the head mixes there is finite
+    # [head, query]: whether the head's mixture of values there is finite
     rows = np.isfinite(np.asarray(backend.numpy(trace.stages["mixed"]))).all(-1)
     heads, queries = np.nonzero(~rows)
     if not heads.size:
         return []
     query_count = len(set(queries.tolist()))
     head_count = len(set(heads.tolist()))
+    all_heads, all_queries = rows.shape
     places = {
         "count": query_count,
-        "shape": rows.shape[-1],
+        "shape": all_queries,
         "several": head_count,
-        "shape_2": rows.shape[0],
+        "shape_2": all_heads,
     }
     affected = message("{count} of {shape} queries in {several} of {shape_2} heads", **places)
     where = message(

@@ -105,7 +105,7 @@ def part_of(content: Any, kind: type[Kind], where: str, expected: str) -> Kind:
             "the document is not as declared: {message}{message_2}",
             where=f"{where}: {place}",
             expected=expected,
-            message=message[:1].lower(),
+            message=message[:1].lower(),  # in the middle of our sentence: "expected `int`"
             message_2=message[1:],
         ) from error
 
@@ -139,7 +139,8 @@ def _array_of_lists(kind: type, value: Any) -> Any:
         raise TypeError(f"a document holds no {kind}")
     if isinstance(value, np.ndarray):
         return value
-    # how deep the lists are nested, by their first items
+    # how deep the lists are nested, by their first items: 0 for a row; what is no list at all is read
+    # as a row, which fails
     depth = -1
     inner = value
     while isinstance(inner, list) and depth < len(NESTED) - 1:

@@ -150,6 +150,7 @@ def column_table(
         strong=strong,
         bars=bars,
     )
+    # by identity: two columns may be equal in all that is declared of them
     shown_ids = {id(column) for column in shown}
     absent = [
         term(column.name)

@@ -72,7 +72,7 @@ def command_about(document: Any, name: str, options: Sequence[str], view: View) 
     if view.run_options is None:
         known = [*_model_words(document), *_stated_words(document), UNKNOWN_OPTIONS]
         return ["attn", name, *known, *_text_words(document, view), *options]
-    run_options = dict(view.run_options)
+    run_options = dict(view.run_options)  # by name, the option and its value as they were typed
     # weights that `--weigh` has changed, the command would not compute; nor can all be copied
     if "weigh" in run_options or not _can_be_written(run_options, view):
         return []

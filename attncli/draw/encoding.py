@@ -192,6 +192,7 @@ def _json_value(value: Any) -> Any:
         case list() | tuple():
             return [_json_value(member) for member in value]
         case _:
+            # of arrays, orjson refuses those of the other byte order without asking for a plain one
             if getattr(value, "dtype", None) is None or value.dtype.isnative:
                 return value
             return _plain_value(value)

@@ -246,7 +246,7 @@ def side_by_side(
         return remark("(empty)", view)
     color_scale = scale or view.scale_colors
     low, high = limits or _value_range(visible_matrices)
-    if color_scale == "signed":
+    if color_scale == "signed":  # 0 in the middle of the colours
         high = max(-low, high)
         low = -high
 
@@ -307,6 +307,7 @@ def _pooled_note(matrices: Sequence[NDArray], width: int, height: int, view: Vie
 
     width, height: cells and lines of each map.
     """
+    # as `heatmap` chose them for maps without names of rows
     blocks = {_choose_grain(values, width, height, view, whole=False).block for values in matrices}
     block_sizes = listing(f"{block}×{block}" for block in sorted(blocks - {1}))
     if not block_sizes:
@@ -327,8 +328,9 @@ def row_names(names: Sequence[str], view: View) -> Lines:
 
 def _ticks(count: int, view: View) -> Lines:
     """The number of every fifth column (0, 5, 10, …), for below a map with two cells a column."""
+    # five columns are ten cells
     marks = "".join(str(index).ljust(10) for index in range(0, count, 5)).rstrip()
-    if count > 5:
+    if count > 5:  # the last number may pass the map's edge
         marks = cut(marks, 2 * count, ascii=view.ascii)
     return line((marks, FAINT))
 
@@ -367,7 +369,7 @@ def _map_sizes(
         if width <= widest and (fits_lines or is_small):
             return width, height, max(width, caption)
     small = min(view.width, SMALL)
-    if halves:
+    if halves:  # two rows share a line
         return small, small // 2, max(small, caption)
     return small, small, max(small, caption)
 
@@ -389,6 +391,7 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
             mark = sign
         else:
             mark = shade
+        # 16 shares from 0 to 1: more than there are characters, so that every one is there
         ramp = [(mark(index / 15, ascii=view.ascii), "") for index in range(16)]
     match color_scale:
         case "row":

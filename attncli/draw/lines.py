@@ -36,14 +36,14 @@ def stack(*blocks: Lines) -> Lines:
 
 def stack_spaced(*blocks: Lines) -> Lines:
     """The blocks that hold something, one below the other with a blank line between."""
-    blocks_with_rows = [block for block in blocks if block.rows]
-    return stack(
-        *(
-            part
-            for index, block in enumerate(blocks_with_rows)
-            for part in ((block,) if index == 0 else (BLANK, block))
-        )
-    )
+    blocks_and_blanks: list[Lines] = []
+    for block in blocks:
+        if not block.rows:
+            continue
+        if blocks_and_blanks:
+            blocks_and_blanks.append(BLANK)
+        blocks_and_blanks.append(block)
+    return stack(*blocks_and_blanks)
 
 
 def beside(
@@ -292,7 +292,7 @@ def console(view: View, stream: IO[str]) -> Console:
         markup=False,
         emoji=False,
         legacy_windows=False,
-        _environ={},
+        _environ={},  # else variables such as COLUMNS and NO_COLOR would overrule the view
     )
 
 
@@ -330,7 +330,10 @@ def lay_out(renderable: RenderableType, view: View) -> Lines:
                 style = str(segment.style)
             row.append((text, style))
         # without unstyled blanks at the end
-        while row and not row[-1][0].strip(" ") and not row[-1][1]:
+        while row:
+            last_text, last_style = row[-1]
+            if last_text.strip(" ") or last_style:
+                break
             row.pop()
         rows.append(tuple(row))
     return Lines(tuple(rows))
@@ -353,6 +356,7 @@ def markdown(text: str, view: View) -> Lines:
 
     narrow = replace(view, width=min(view.width, WIDEST))
     blocks: list[Lines] = []
+    # prose and code in turn: each block of code stands between two fences
     for index, part in enumerate(text.split(f"\n{FENCE}")):
         is_code = index % 2 == 1
         if is_code:

@@ -167,7 +167,7 @@ def missed_by_intervals(count: int) -> Message:
     too rare to be drawn. The share it names is rounded down, so that the sentence stays true."""
     from attncli.measure.mean_intervals import rarest_seen
 
-    share = rarest_seen(count)
+    share = rarest_seen(count)  # rarer kinds are missing in more than one case of 20
     if share >= TENTH:
         digits = 2
     else:  # enough that the share is not rounded down to 0
@@ -339,7 +339,7 @@ def curves(
     points = [point for points_of_series in drawn for point in points_of_series]
     if not points:
         return Lines()
-    width = max(min(view.width - AXIS - 2, 72), 10)
+    width = max(min(view.width - AXIS - 2, 72), 10)  # cells of the plot
     x_low, x_high = _log_range([x for x, _ in points])
     y_low, y_high = _log_range([y for _, y in points])
     grid: list[list[Piece]] = [[(" ", "")] * width for _ in range(height)]

@@ -83,6 +83,8 @@ SIDE = 11
 """Cells of the words at the left edge."""
 MOST = 64
 """Tokens that are listed unless the view is full."""
+LONGEST_TOKEN = 24
+"""Cells of a token in that list."""
 SHORT = 5
 """Characters of a scale's value that is told beside its root."""
 
@@ -341,9 +343,8 @@ def tokens_part(tokens: Sequence[TokenRow], view: View, *, noun: str = "token") 
             index = f"{token.index}:"
         else:
             index = f"{token.index} "
-        text = cut(
-            label(token.text, ascii=view.ascii), min(24, view.width - len(index)), ascii=view.ascii
-        )
+        room = min(LONGEST_TOKEN, view.width - len(index))
+        text = cut(label(token.text, ascii=view.ascii), room, ascii=view.ascii)
         groups.append(((index, FAINT), (text, "italic" if token.special else "")))
 
     rest = Lines()

@@ -69,7 +69,12 @@ def words(
     chosen_indices: frozenset[int],
 ) -> list[Word]:
     """The tokens as words of a sentence with their shares, spelled as in the text where the tokens
-    have positions in it; the tokens at `chosen_indices` are the queries."""
+    have positions in it.
+
+    text: None where only the tokens are known.
+    shares: what is looked at each token, 0 to 1; None where that is not known.
+    chosen_indices: the positions of the tokens that look.
+    """
     # `apart`: a blank stands before the word; `is_joined`: it goes on with the word before; `leads`:
     # a blank of the vocabulary's own, which covers nothing of the text
     words_of_text: list[Word] = []
@@ -96,7 +101,7 @@ def words(
                 end = stop
                 # a full stop and the line break behind it may be one token
                 has_blank_before = bool(text[start:stop].strip()) and text[stop - 1].isspace()
-            elif not is_joined:
+            elif not is_joined:  # it overlaps the tokens before in some other way
                 has_blank_before = True
         else:
             has_blank_before = True
@@ -104,7 +109,7 @@ def words(
             word_text = word_text.removesuffix(MARK) + MARK
         words_of_text.append(
             Word(
-                word_text or '""',
+                word_text or '""',  # an empty token is shown all the same
                 share,
                 is_chosen=token.index in chosen_indices,
                 apart=apart,

@@ -307,6 +307,7 @@ def links(
     )
     arrow_text = arrow(view)
     text_width = place_width + query_width + len(arrow_text) + key_width + number_width
+    # 5: two blanks behind the head, two before the weight and one behind it
     room = min(view.width - text_width - 5, LONGEST)
 
     lines: list[Line] = []
@@ -315,7 +316,7 @@ def links(
         if place_width:
             where += "  "
         bar_text = ""
-        if room >= 4:
+        if room >= 4:  # a shorter bar says nothing
             bar_text = bar(link.weight, room, ascii=view.ascii)
         lines.append(
             (
@@ -384,7 +385,7 @@ def vectors(
     # `nan` takes 3 cells, where no number is finite
     slot = 1 + max(widest_number(matrix, write) or 3, len(str(matrix.shape[1] - 1)))
     length_width = 0
-    if with_lengths:
+    if with_lengths:  # a gap of 2, and at least the 3 of the column's name, "|x|"
         length_width = 2 + max(3, *(len(write_length(float(length))) for length in lengths))
     side_width = index_width + 1 + name_width + 1
     room = view.width - side_width - length_width

@@ -213,7 +213,7 @@ def spelled_text(tokens: Sequence[Token]) -> str:
     # tokens with the same start are parts of one character
     for start, run in groupby(tokens, lambda token: token.start):
         pieces = list(run)
-        if any(piece.part for piece in pieces):
+        if any(piece.part for piece in pieces):  # of the second text of a pair
             return ""
         # a token that stands nowhere, or where letters are already
         if start is None or start < len(letters):
@@ -263,7 +263,7 @@ def name_tokens(document: PartOrDocument) -> PartOrDocument:
     for name, value in _members(document):
         # `_members` yields no empty list; the entries of a list are all of the type of the first
         if isinstance(value, list):
-            if name in ANSWERS:
+            if name in ANSWERS:  # shown whole: its bytes are characters already
                 continue
             entries = [_named_entry(entry) for entry in value]
             if name in TEXT_OF and _is_token(value[0]):

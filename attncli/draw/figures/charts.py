@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from attncli.documents import SOURCE_NAMES, AttentionPart, Header, ModelPart, TokenRow, mask_name
 from attncli.draw.figures.drawing import (
+    BOLD,
     Drawing,
     broken_to_fit,
     is_from_right,
@@ -38,6 +39,11 @@ from attncli.errors import UsageError
 from attncli.language import say
 
 LINE = 15.0
+"""Points from one line of bars, words or a title to the next."""
+LONGEST_BAR = 180.0
+"""Points of the longest bar on paper of any width."""
+MOST_OF_NAMES = 180.0
+"""Points that the names of bars take at most, unless all of them fit with a little more."""
 
 
 class Bar(Struct, frozen=True):
@@ -72,15 +78,19 @@ def draw_bars(
 
     # from left to right: names up to `edge`, bars of at most `long` points, labels
     name_width = max((width(bar.name, 9) for bar in bars), default=0)
-    shortest = min(180.0, 0.2 * drawing.room)
-    edge = min(name_width, 180, 0.42 * drawing.room) + 10
+    # narrow paper gives a fifth of its width to the longest bar, at least, and less than half of it
+    # to the names: the labels need the rest
+    shortest = min(LONGEST_BAR, 0.2 * drawing.room)
+    edge = min(name_width, MOST_OF_NAMES, 0.42 * drawing.room) + 10
     texts = [bar.label for bar in bars]
     if max(width(text, 9) for text in texts or [""]) > drawing.room - edge - shortest - 8:
         # too wide: the label's number alone, which two spaces separate from the rest
         texts = [text.partition("  ")[0] for text in texts]
     label_width = max((width(text, 9) for text in texts), default=0.0)
-    edge = max(edge, min(name_width + 10, 190, drawing.room - shortest - label_width - 8))
-    long = max(min(180.0, drawing.room - edge - label_width - 8), shortest)
+    # what the labels leave free goes to the names, and then to the bars
+    room_for_names = drawing.room - shortest - label_width - 8
+    edge = max(edge, min(name_width + 10, MOST_OF_NAMES + 10, room_for_names))
+    long = max(min(LONGEST_BAR, drawing.room - edge - label_width - 8), shortest)
 
     for index, (bar, text) in enumerate(zip(bars, texts, strict=True)):
         y = top + index * LINE
@@ -90,10 +100,9 @@ def draw_bars(
         drawing.rectangle(edge, y + 2, long, 8, drawing.theme.ground)
         colour = drawing.theme.series[0 if bar.value >= 0 else 1]
         drawing.rectangle(edge, y + 2, long * abs(bar.value) / largest, 8, colour)
-        if bar.mark is not None:
-            drawing.rectangle(
-                edge + long * min(abs(bar.mark) / largest, 1) - 0.6, y, 1.2, 12, drawing.theme.ink
-            )
+        if bar.mark is not None:  # a line of 1.2 points across the bar
+            middle = edge + long * min(abs(bar.mark) / largest, 1)
+            drawing.rectangle(middle - 0.6, y, wide=1.2, tall=12, fill=drawing.theme.ink)
         room = drawing.room - edge - long - 7
         drawing.text(edge + long + 8, y + 9, shorten_to_fit(text, 9, room), quiet=True)
     return top + len(bars) * LINE
@@ -135,17 +144,17 @@ def draw_curves(
         return top
     # the logarithms at the ends of the axes
     (x0, x1), (y0, y1) = ((min(axis), max(axis)) for axis in zip(*points, strict=True))
+    # the area of the curves in points: numbers stand left of it, the name of y above, those of the
+    # curves at the right
     tall = 190.0
     left = 44.0
     begin = top + 18
-    wide = max(
-        min(260.0, drawing.room - left - sample - 10 - max(width(name, 9) for name, _ in series)),
-        90.0,
-    )
+    names_width = sample + 10 + max(width(name, 9) for name, _ in series)
+    wide = max(min(260.0, drawing.room - left - names_width), 90.0)
 
     def place(point: tuple[float, float]) -> tuple[float, float]:
         """Where a point (x, y) of a curve lies on the paper; at the axis's begin where all points
-        have the same number there."""
+        have the same number there. On paper, y grows downwards."""
         x, y = (math.log10(number) for number in point)
         return left + wide * (x - x0) / ((x1 - x0) or 1), begin + tall * (
             1 - (y - y0) / ((y1 - y0) or 1)
@@ -163,7 +172,7 @@ def draw_curves(
         drawing.text(x, begin + tall + 13, name, anchor="middle", quiet=True, size=8)
     drawing.text(left + wide, begin + tall + 27, x_name, anchor="end", quiet=True)
 
-    # the curves; `ends` holds the height at which each ends, its name and its number
+    # the curves; `ends` holds the height at which each ends, its name and its index
     ends = []
     for index, (name, line) in enumerate(lines):
         if line:
@@ -182,6 +191,7 @@ def draw_curves(
         below = max(y, below + 11)
         begins = left + wide + 6
         if dashed:
+            # a piece of the line with its dashes; else a small block of its colour
             ends_of_sample = [(begins, below - 0.5), (begins + sample, below - 0.5)]
             dash = DASHES[index % len(DASHES)]
             drawing.path(ends_of_sample, drawing.theme.ink, thick=1.3, dash=dash)
@@ -240,6 +250,8 @@ def draw_links(
         top: where the columns begin, in points from the upper edge.
         left: where the left column begins, in points from the left edge.
     """
+    # points of a word and between the columns at most; on narrow paper two columns of words and
+    # what is between them take all of it: 0.36 + 0.28 + 0.36 = 1
     longest_word = min(120.0, 0.36 * drawing.room)
     between = min(130.0, 0.28 * drawing.room)
     query_width, key_width = (
@@ -248,21 +260,26 @@ def draw_links(
     )
     begin = left + query_width
     end = begin + between
-    # queries end where the lines begin, keys begin where the lines end
+    # in type of 9 points; queries end where the lines begin, keys begin where the lines end
     for words, x, anchor in ((queries, begin, "end"), (keys, end, "start")):
         for index, word in enumerate(words):
             text = shorten_to_fit(word, 9, longest_word)
             drawing.text(x, top + index * LINE + 9, text, anchor=anchor)
     for query, key, weight in links:
+        # at the middle of the words' height, and 5 points away from them
         ends = [(begin + 5, top + query * LINE + 6), (end - 5, top + key * LINE + 6)]
         drawing.path(
             ends,
             drawing.theme.series[0],
             thick=0.5 + 4 * weight,
             curved=True,
-            faint=0.25 + 0.75 * weight,
+            faint=0.25 + 0.75 * weight,  # a small weight can still be seen
         )
     return end + key_width, top + max(len(queries), len(keys)) * LINE
+
+
+LONGEST_LINE = 420.0
+"""Points of a line of a sentence on paper of any width."""
 
 
 def draw_sentence(
@@ -290,15 +307,16 @@ def draw_sentence(
         wide = width(word, 12)
         if follows_directly[index] and x > 0:
             x -= 5  # 3 of the 8 points between words remain
-        if x and x + wide > min(420.0, drawing.room):
+        if x and x + wide > min(LONGEST_LINE, drawing.room):
             x = 0.0
-            y = y + 21
+            y = y + 21  # points from a line to the next
         places.append((x, y, wide))
         x += wide + 8
     if is_from_right("".join(words)):
         # the same lines, mirrored
         edge = max(x + wide for x, _, wide in places)
         places = [(edge - x - wide, y, wide) for x, y, wide in places]
+    # a tint of 0.85 at most: the word on it stays readable
     for index, (word, share, (x, y, wide)) in enumerate(zip(words, shares, places, strict=True)):
         drawing.add(
             f'<rect x="{x - 1.5:.2f}" y="{y:.2f}" width="{wide + 3:.2f}" height="17" rx="3"'
@@ -326,15 +344,16 @@ def draw_title(drawing: Drawing, title: str, subtitle: str) -> float:
     the figure itself begins, in points from the upper edge."""
     if not drawing.choice.title:
         return 0.0
-    title_lines = broken_to_fit(spelled_breaks(title), 12, min(400.0, drawing.room / 1.08))
+    # on paper of any width, lines of at most 400 points; `width` is that of text that is not bold
+    title_lines = broken_to_fit(spelled_breaks(title), 12, min(400.0, drawing.room / BOLD))
     if len(title_lines) > TITLE_LINES:
-        title_lines = [
-            *title_lines[: TITLE_LINES - 1],
-            f"{title_lines[TITLE_LINES - 1][:-1].rstrip()}…",
-        ]
+        # the last line that is shown gives its last letter for a sign that more follows
+        last_line = title_lines[TITLE_LINES - 1][:-1].rstrip()
+        title_lines = [*title_lines[: TITLE_LINES - 1], f"{last_line}…"]
     for index, line in enumerate(title_lines):
-        drawing.text(0, 10 + index * 15, line, size=12, bold=True)
-    below = 10 + 15 * len(title_lines)
+        drawing.text(0, 10 + index * LINE, line, size=12, bold=True)
+    below = 10 + LINE * len(title_lines)
+    # in smaller type: 12 points from a line to the next
     lines = broken_to_fit(subtitle, 9, min(460.0, drawing.room))
     for index, line in enumerate(lines):
         drawing.text(0, below + index * 12, line, quiet=True)
@@ -530,6 +549,8 @@ def draw_maps(
 
     Where cells are pooled, a linear scale becomes one of roots: weights of long texts are small.
 
+    scale: how values become colours, as `colour_cells` takes it.
+    legend: whether the bar of colours of each scale stands below.
     part: the part of the figure that they are, such as "grid" (small maps of many heads) or
         "matrix" (large ones with words at their edges); "" for whichever of these two, or both,
         suits the number of maps or was asked for.
@@ -578,6 +599,7 @@ def map_kinds(drawing: Drawing, count: int, *, chosen_heads: bool = False) -> li
     few = FEW_MAPS
     if chosen_heads:
         few = FEW_CHOSEN
+    # asked before the choice of parts: it also notes that the figure has these
     chosen = [part for part in ("grid", "matrix") if drawing.is_asked_for(part)]
     if not drawing.choice.parts:
         return ["matrix" if count <= few else "grid"]
@@ -643,14 +665,14 @@ def _map_grid(
         beside = columns or FEW_MAPS
         paper = drawing
         if columns is not None and not math.isinf(drawing.room):
-            paper = replace(drawing, room=(drawing.room - 16 * (columns - 1)) / columns)
+            paper = replace(drawing, room=(drawing.room - LARGE_GAP * (columns - 1)) / columns)
         paper = _with_wider_cells(drawing, paper, maps[:beside])
-        return MapGrid(paper, across=beside, small=None, edge=0.0, gap=16, by_layer=False)
+        return MapGrid(paper, across=beside, small=None, edge=0.0, gap=LARGE_GAP, by_layer=False)
     across = columns or across
     # too narrow for names above the maps: a layer's name stands once, left of its row
     by_layer = columns is None and drawing.room < across * (NARROW_MAP + GAP)
     if by_layer:
-        edge = 14.0
+        edge = 14.0  # for the layer's name, such as "L5"
         gap = SLIM
     else:
         edge = 0.0
@@ -668,6 +690,8 @@ def _map_grid(
     return MapGrid(drawing, across, small, edge, gap, by_layer)
 
 
+LARGE_GAP = 16.0
+"""Points between two large maps."""
 MOST_WIDENED = 1.5
 """How many times as large a map's cells become at most so that a row of maps fills the paper."""
 
@@ -687,7 +711,7 @@ def _with_wider_cells(drawing: Drawing, paper: Drawing, maps: Sequence[FigureMap
     for index, one_map in enumerate(maps):
         map_width = _map_width(paper, one_map)
         if index:
-            map_width += 16  # points between two maps
+            map_width += LARGE_GAP
         if map_width > blank:
             break
         blank -= map_width
@@ -722,7 +746,8 @@ def _draw_rows(
         if index and (is_wide or is_new or in_row == grid.across):
             in_row = 0
             left = grid.edge
-            begin = bottom + (14 if grid.small is None else 5)
+            row_gap = 14 if grid.small is None else 5
+            begin = bottom + row_gap
             drawing.breaks.append(begin)
         if is_new:
             layer = figure_map.short[0]
@@ -794,7 +819,7 @@ def draw_map(
         room = max(room, 2 * AXIS_LINE)
     caption_width = _draw_caption(drawing, figure_map, left, top, wide + edge, small=small)
     x = left + edge
-    y = top + 14 + room
+    y = top + 14 + room  # 14: points of the caption's line
     area = MapArea(x, y, wide, rows * cell)
     draw_cells(drawing, figure_map, x, y, cell, scale, high, small=small)
     slant = 0.0  # points by which words or bands stick out on the right
@@ -886,6 +911,7 @@ def _draw_caption(
     name = figure_map.caption
     layer_and_head = figure_map.short
     is_large = small is None
+    # a smaller map has a smaller type, and less of a caption
     allowed_width = 0.0  # points of a caption that may be wider than its map
     if small is None:
         size = 9.0
@@ -920,6 +946,8 @@ RISE = 0.76
 """Points upwards that it takes for each: its sine."""
 LONGEST_LEANING = 90.0
 """Points of a leaning or upright word that count: longer ones are cut."""
+LONGEST_WORD = 86.0
+"""Points to which a word at an edge is shortened."""
 
 
 class UpperWords(NamedTuple):
@@ -949,10 +977,10 @@ def _write_left_words(
     drawing: Drawing, figure_map: FigureMap, x: float, y: float, cell: float
 ) -> None:
     """Write the words of a map's rows to its left; (x, y) is its upper left corner."""
-    size = min(SIZE, cell - 0.5)
+    size = min(SIZE, cell - 0.5)  # so that words of neighbouring rows do not touch
     for index, word in enumerate(figure_map.rows):
-        text = shorten_to_fit(word, SIZE, 86)
-        below = y + (index + 0.5) * cell + 3
+        text = shorten_to_fit(word, SIZE, LONGEST_WORD)
+        below = y + (index + 0.5) * cell + 3  # 3: half of the letters' height
         drawing.text(x - 4, below, text, size=size, anchor="end", quiet=True)
 
 
@@ -962,10 +990,10 @@ def _write_upper_words(
     """Write the words of a map's columns above it, standing as `words` says; returns the points by
     which they lean over its right edge. (x, y) is the map's upper left corner.
     """
-    size = min(SIZE, cell - 0.5)
+    size = min(SIZE, cell - 0.5)  # so that words of neighbouring columns do not touch
     slant = 0.0
     for index, word in enumerate(figure_map.columns):
-        text = shorten_to_fit(word, SIZE, 86)
+        text = shorten_to_fit(word, SIZE, LONGEST_WORD)
         middle = (index + 0.5) * cell
         if words.rotation == 0:
             drawing.text(x + middle, y - 4, word, size=SIZE, quiet=True, anchor="middle")
@@ -986,6 +1014,7 @@ def _shows_words(drawing: Drawing, figure_map: FigureMap) -> bool:
     return (
         rows <= MOST_NAMES
         and columns <= MOST_LABELS
+        # half a point less than cells of many rows have: the words are then written as small
         and _worded_cell_size(drawing, figure_map) >= LOW - 0.5
     )
 
@@ -1003,8 +1032,9 @@ def _slant_width(figure_map: FigureMap) -> float:
     count = len(figure_map.columns)
     farthest = 0.0
     for index, word in enumerate(figure_map.columns):
-        to_the_edge = (count - index - 0.5) * (LOW - 0.5)
+        to_the_edge = (count - index - 0.5) * (LOW - 0.5)  # cells as `_shows_words` allows them
         length = min(width(word, SIZE), LONGEST_LEANING)
+        # 2: it begins so far right of its cell's middle (see `_write_upper_words`)
         farthest = max(farthest, 2 + length * SLANT - to_the_edge)
     return farthest
 
@@ -1133,7 +1163,8 @@ def draw_legend(
         palette = drawing.theme.signed
     else:
         palette = drawing.theme.weights
-    steps = np.linspace(-high if is_signed else 0.0, high, 64)[None]
+    least = -high if is_signed else 0.0
+    steps = np.linspace(least, high, 64)[None]  # a map of one row whose cells are the colours
     write = writer([high], precision=2)
     largest = write(high)
     if is_signed:
@@ -1167,8 +1198,6 @@ def draw_legend(
 
 FEW = 24
 """Heads that get a row each."""
-BOLD = 1.08
-"""How much wider bold text is."""
 BAR, COLUMN = 44.0, 96.0
 """Length of the longest bar, and from one metric to the next."""
 ACROSS = 3
@@ -1230,6 +1259,7 @@ def _metric_rows(
     """Draw a row for each head with a bar for each metric; metrics that do not fit side by side
     follow below. Returns where they end.
     """
+    # names take 180 points at most, and half of narrow paper
     edge = min(max(width(head.name, 9) for head in heads), 180, 0.5 * drawing.room) + 12
     beside = max(int(min(len(titles), (drawing.room - edge) / COLUMN)), 1)
     metrics = list(titles.items())
@@ -1250,18 +1280,15 @@ def _metric_band(
     titles: (metric, title) of each.
     edge: points of the heads' names on the left.
     """
+    # the titles take 14 points; below each begins a line, with its letters' feet 9 points lower
     for index, head in enumerate(heads):
-        drawing.text(
-            edge - 10,
-            top + 14 + index * LINE + 9,
-            shorten_to_fit(head.name, 9, edge - 12),
-            anchor="end",
-        )
+        name = shorten_to_fit(head.name, 9, edge - 12)
+        drawing.text(edge - 10, top + 14 + index * LINE + 9, name, anchor="end")
     for place, (metric, title) in enumerate(titles):
         x = edge + place * COLUMN
         drawing.text(x, top + 6, shorten_to_fit(title, SIZE, COLUMN - 6), size=SIZE, bold=True)
         sizes = [abs(value) for head in heads if (value := head.values.get(metric)) is not None]
-        largest = max(sizes, default=0.0) or 1.0
+        largest = max(sizes, default=0.0) or 1.0  # 1, to divide by, where all are 0
         for index, head in enumerate(heads):
             y = top + 14 + index * LINE
             value = head.values.get(metric)
@@ -1272,10 +1299,9 @@ def _metric_band(
             series = drawing.theme.series[0 if value >= 0 else 1]
             drawing.rectangle(x, y + 2, BAR * abs(value) / largest, 8, series)
             uniform = head.uniform.get(metric)
-            if uniform is not None and abs(uniform) <= largest:
-                drawing.rectangle(
-                    x + BAR * abs(uniform) / largest - 0.5, y, 1, 12, drawing.theme.ink
-                )
+            if uniform is not None and abs(uniform) <= largest:  # a line of 1 point across the bar
+                middle = x + BAR * abs(uniform) / largest
+                drawing.rectangle(middle - 0.5, y, wide=1, tall=12, fill=drawing.theme.ink)
             drawing.text(x + BAR + 5, y + 9, _value_text(value), size=SIZE, quiet=True)
     return top + 14 + len(heads) * LINE
 
@@ -1301,8 +1327,10 @@ def _metric_grids(
     layers = sorted({head.layer for head in heads})
     numbers = sorted({head.head for head in heads})
     edge = max(width(str(layer), SIZE) for layer in layers) + 6
+    # a grid is at most 200 points wide, and as high as a page
+    widest = min(200.0, drawing.room - edge) / len(numbers)
     tallest = (drawing.choice.max_height - GRID_AROUND) / len(layers)
-    cell = min(CELL, min(200.0, drawing.room - edge) / len(numbers), max(tallest, LEAST_CELL))
+    cell = min(CELL, widest, max(tallest, LEAST_CELL))
     grids = {
         metric: head_grid((row.layer, row.head, row.values.get(metric)) for row in heads).values
         for metric in titles

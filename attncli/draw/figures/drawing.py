@@ -95,7 +95,8 @@ def family(text: str) -> str:
 
 def _is_plain(letter: str) -> bool:
     """Whether Chinese fonts have a letter: Chinese, or Latin with its signs."""
-    return _letter_kind(letter) == "han" or ord(letter) < 0x250 or letter in SIGNS
+    is_latin = ord(letter) < 0x250  # where Unicode's blocks of Latin letters and signs end
+    return _letter_kind(letter) == "han" or is_latin or letter in SIGNS
 
 
 SIGNS = "→←↓↑…–—−×·•“”‘’∞≤≥≈√"
@@ -106,6 +107,7 @@ def _letter_kind(letter: str) -> str | None:
     """The key in `FAMILIES` of a letter's fonts: "han" or "emoji"; "" for a letter that the figure's
     own fonts have; None for a mark that is drawn on the letter before.
     """
+    # accents, joiners, and the skin tones of emoji (Sk)
     if unicodedata.category(letter) in ("Mn", "Me", "Cf", "Sk"):
         return None
     if 0x1F000 <= ord(letter) <= 0x1FBFF:
@@ -128,6 +130,8 @@ SHORTEST = 60.0
 """Points that a page has at least."""
 WIDER = 1.08
 """How much wider than Helvetica the families are that stand in for it."""
+BOLD = 1.08
+"""How much wider bold text is."""
 FIRST_EMOJI = 0x1F000
 """Signs of double width after this code point are mostly emoji, wider than a Chinese character."""
 NARROW, WIDE = frozenset("iljtfrI.,:;'|!()[]{} "), frozenset("mwMW@%—")
@@ -242,10 +246,12 @@ class Drawing(Struct, frozen=True):
         else:
             wide = width(text, size)
             if bold:
-                wide *= 1.08
+                wide *= BOLD
+        # the share of the text that lies left of x
         left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
         # where a rotated text would reach is not worked out: whoever draws it leaves the room
         if not rotation:
+            # letters reach about 0.75 of their size above the baseline and 0.25 below it
             self.boxes.append(Box(left, y - 0.75 * size, left + wide, y + 0.25 * size, text))
             self.reach(left + wide, y + 0.3 * size)
 
@@ -325,6 +331,7 @@ class Drawing(Struct, frozen=True):
         (x0, y0), (x1, y1) = points[0], points[-1]
         middle = (x0 + x1) / 2
         if curved:
+            # both control points lie midway, each at the height of its end: so the ends are level
             way = (
                 f"M{x0:.2f} {y0:.2f}C{middle:.2f} {y0:.2f} {middle:.2f} {y1:.2f} {x1:.2f} {y1:.2f}"
             )
@@ -364,6 +371,7 @@ class Drawing(Struct, frozen=True):
         pages = []
         start = 0.0
         while end - start > highest:
+            # where this page may end: a page has at least SHORTEST points
             breaks = sorted(y for y in set(self.breaks) if start + SHORTEST < y < end)
             if not breaks:
                 break
@@ -371,7 +379,7 @@ class Drawing(Struct, frozen=True):
             if fitting:
                 stop = fitting[-1]
             else:
-                stop = breaks[0]
+                stop = breaks[0]  # higher than asked for, but as little as can be
             pages.append((start, stop))
             start = stop
         return [*pages, (start, end)]
@@ -386,7 +394,7 @@ class Drawing(Struct, frozen=True):
     ) -> str:
         """The drawing as SVG text.
 
-        mm: its width on paper, None for a point a point; nothing is drawn larger than it is.
+        mm: its width on paper; a drawing that is narrower is not enlarged. None for its own size.
         title, description: what it is called, and what it says, for those who do not see it.
         page: the upper and the lower edge of the part that is one page (see `pages`); None for all.
         """
@@ -441,11 +449,11 @@ def width(text: str, size: float) -> float:
         elif unicodedata.combining(letter) or unicodedata.category(letter) in ("Mn", "Me", "Cf"):
             continue
         elif unicodedata.east_asian_width(letter) not in "WF":
-            total += 0.68
+            total += 0.68  # letters beyond ASCII, of which many are as wide as capitals
         elif ord(letter) > FIRST_EMOJI:
-            total += 1.25
+            total += 1.25  # emoji, which are wider than their type is high
         else:
-            total += 1.05
+            total += 1.05  # Chinese characters, each about a square
     return total * size * WIDER
 
 
@@ -538,7 +546,8 @@ class Style(Struct, frozen=True):
         least 6 points high; 40 at least and `most` at most."""
         if self.mm is None:
             return most
-        points = self.mm * MM * SIZE / SMALLEST  # before the drawing is scaled down to the paper
+        # the paper's width before the drawing is scaled down so far that type of SIZE has SMALLEST
+        points = self.mm * MM * SIZE / SMALLEST
         fitting = int((points - 2 * MARGIN) / LETTER_WIDTH)
         return min(most, max(fitting, 40))
 
@@ -630,15 +639,18 @@ def _png_of_svg(svg: str, style: Style) -> bytes:
 
     size = MM_WIDE.search(svg)
     if size:
-        across = round(float(size[1]) * MM / 72 * style.dpi)
+        inches = float(size[1]) * MM / 72
+        across = round(inches * style.dpi)
     else:
-        across = None
+        across = None  # of dots, so many as the library takes for the SVG's own size
     try:
+        # dpi: of lengths in the SVG, as CSS has it; the picture's own follows from its width
         picture = bytes(svg_to_bytes(svg_string=svg, width=across, dpi=96))
     except BaseException as error:  # its panics are no Exception
         raise _drawing_error(error, ".png", "resvg-py") from error
-    # PNG's chunk pHYs: dots per unit along both axes, and 1 for the unit, a metre
-    dots = round(style.dpi / 0.0254)
+    # PNG's chunk pHYs: dots per unit along both axes, and 1 for the unit, a metre; it stands
+    # straight behind the file's header
+    dots = round(style.dpi / 0.0254)  # an inch has 0.0254 metres
     dots_per_metre = _chunk(b"pHYs", struct.pack(">IIB", dots, dots, 1))
     return picture[:HEADED] + dots_per_metre + picture[HEADED:]
 
@@ -658,12 +670,12 @@ def _pdf_of_svg(pages: Sequence[str]) -> bytes:
     for svg in pages:
         size = MM_WIDE.search(svg)
         across = f"{size[1]}mm" if size else "auto"
-        text = json.dumps(svg, ensure_ascii=False)
+        text = json.dumps(svg, ensure_ascii=False)  # spelled as typst spells a text, too
         images.append(f'#image(bytes({text}), format: "svg", width: {across})')
     source = "#set page(width: auto, height: auto, margin: 0pt)\n" + "\n#pagebreak()\n".join(images)
     try:
         return bytes(typst.compile(source.encode()))
-    except BaseException as error:
+    except BaseException as error:  # its panics are no Exception
         raise _drawing_error(error, ".pdf", "typst") from error
 
 
@@ -686,6 +698,8 @@ SIZE, TALL = 10.0, 13.0
 """Size of the typeface and height of a line, in points."""
 LETTER_WIDTH = 0.6 * SIZE
 """Width of a cell: that of typefaces of one width."""
+BASELINE, UNDERLINE = 0.73 * TALL, 0.85 * TALL
+"""Points from the upper edge of a line to what its letters stand on, and to a line below them."""
 HALVES = {"▀": (0.0, 0.0, 1.0, 0.5), "▄": (0.0, 0.5, 1.0, 0.5), "▌": (0.0, 0.0, 0.5, 1.0)}
 """Characters that are half a cell: from the left, from the top, width, height, as shares of the
 cell.
@@ -730,15 +744,17 @@ def _draw_line(drawing: Drawing, row: Line, top: float) -> None:
             # first of EIGHTHS, is no part of a cell
             bar_end = run.strip(FULL)
             if bar_end in EIGHTHS:
-                long = run.count(FULL) + EIGHTHS.index(bar_end or " ") / 8
+                long = run.count(FULL) + EIGHTHS.index(bar_end or " ") / 8  # in cells
+                # an eighth of the line stays free above, so that bars of two lines do not touch
                 drawing.rectangle(x, top + TALL / 8, long * LETTER_WIDTH, TALL * 7 / 8, front)
             elif len(set(run)) == 1 and run[0] in HALVES:
                 _draw_half_cells(drawing, run, x, top, front)
             else:
                 bold = "bold" in style
-                drawing.text(x, top + 0.73 * TALL, run, size=SIZE, bold=bold, ink=front)
+                drawing.text(x, top + BASELINE, run, size=SIZE, bold=bold, ink=front)
                 if "underline" in style:
-                    drawing.rectangle(x, top + 0.85 * TALL, cells(run) * LETTER_WIDTH, 0.6, front)
+                    wide = cells(run) * LETTER_WIDTH
+                    drawing.rectangle(x, top + UNDERLINE, wide, tall=0.6, fill=front)
         cell_index += size
 
 

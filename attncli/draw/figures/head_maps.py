@@ -16,14 +16,13 @@ from msgspec.structs import replace
 
 from attncli.documents import ModelPart, Numbers, TokenRow
 from attncli.draw.figures.charts import (
-    BOLD,
     FigureMap,
     draw_links,
     draw_maps,
     draw_sentence,
     map_kinds,
 )
-from attncli.draw.figures.drawing import Drawing, shorten_to_fit
+from attncli.draw.figures.drawing import BOLD, Drawing, shorten_to_fit
 from attncli.draw.figures.head_table import draw_head_table, layers_and_heads
 from attncli.draw.figures.map_edges import bands_of
 from attncli.draw.shaded_matrix import as_matrix, visible
@@ -363,6 +362,8 @@ def _draw_all_links(drawing: Drawing, maps: Sequence[FigureMap], top: float, vie
             count=len(maps),
             most=MOST_LINKED,
         )
+    # each head has its column of the paper, 16 points from the next; `left` and `begin` are where
+    # one begins, `bottom` is where the lowest ends
     columns = min(drawing.choice.columns or LINKS_ACROSS, len(maps))
     paper = drawing
     if not math.isinf(drawing.room):
@@ -381,8 +382,9 @@ def _draw_all_links(drawing: Drawing, maps: Sequence[FigureMap], top: float, vie
             caption = shorten_to_fit(figure_map.caption, 9, paper.room / BOLD)
             drawing.text(left, begin + 9, caption, bold=True)
             upper += 16
-        right, end = draw_links(paper, *_links_of(figure_map), upper, left=left)
-        left = max(right, left + 90) + 16
+        links, queries, keys = _links_of(figure_map)
+        right, end = draw_links(paper, links, queries, keys, upper, left=left)
+        left = max(right, left + 90) + 16  # at least 90 points: a caption needs them
         bottom = max(bottom, end)
     return bottom
 
@@ -402,7 +404,7 @@ def _links_of(
     rows, columns = figure_map.rows, figure_map.columns
     if max(len(rows), len(columns)) <= WORDS:
         return links, rows, columns
-    strongest = sorted(links, key=lambda link: -link[2])[:STRONGEST]
+    strongest = sorted(links, key=lambda link: -link[2])[:STRONGEST]  # by weight
     queries = sorted({query for query, _, _ in strongest})
     keys = sorted({key for _, key, _ in strongest})
     links = [(queries.index(query), keys.index(key), weight) for query, key, weight in strongest]

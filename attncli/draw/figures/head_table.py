@@ -24,7 +24,12 @@ SMALL, LEAST, SLIM = 44.0, 12.0, 3.0
 """Points along a map where there is room, along the smallest, and from one to the next."""
 EDGE, HEAD = 18.0, 12.0
 """Points of the heads' names at the left, and of the layers' above."""
+BAND_GAP = 8.0
+"""Points from one band of layers to the next."""
 TYPE = 6.5
+"""Size of the type of the names."""
+LEAST_AVERAGE = 30.0
+"""Points along the map of the average at least: it stands by itself."""
 MANY = 12
 """Maps from which on they may stand as a table."""
 WIDE = 16
@@ -77,7 +82,7 @@ def draw_head_table(
     # the names of layers and heads; layers that do not fit beside each other follow in a band below
     place_of = {layer: place for place, layer in enumerate(layers)}
     row_of = {head: row for row, head in enumerate(heads)}
-    tall = HEAD + len(heads) * (size + SLIM) + 8
+    tall = HEAD + len(heads) * (size + SLIM) + BAND_GAP
     bands = math.ceil(len(layers) / columns)
     if top > 0:
         drawing.breaks.append(top)
@@ -92,7 +97,8 @@ def draw_head_table(
             )
         for head, row in row_of.items():
             middle = begin + HEAD + row * (size + SLIM) + size / 2
-            drawing.text(EDGE - 4, middle + 2.3, f"H{head}", size=TYPE, anchor="end", quiet=True)
+            below = middle + 2.3  # half of the letters' height
+            drawing.text(EDGE - 4, below, f"H{head}", size=TYPE, anchor="end", quiet=True)
 
     # the maps, the average, the legend
     for figure_map in maps:
@@ -104,13 +110,12 @@ def draw_head_table(
         y = top + band * tall + HEAD + row_of[head] * (size + SLIM)
         cell = size / max(figure_map.values.shape)
         draw_cells(drawing, figure_map, x, y, cell, scale, high, small=size)
-    bottom = top + bands * tall - 8
+    bottom = top + bands * tall - BAND_GAP
     for figure_map in maps:
         if not all(figure_map.short):
             drawing.breaks.append(bottom)
-            _, bottom = draw_map(
-                drawing, figure_map, EDGE, bottom, scale, high, small=max(size, 30.0)
-            )
+            side = max(size, LEAST_AVERAGE)
+            _, bottom = draw_map(drawing, figure_map, EDGE, bottom, scale, high, small=side)
     bottom = draw_legend(drawing, bottom + 16, high, scale, view, meaning=maps[0].meaning)
     if block > 1:
         bottom = pooling_note(drawing, bottom, block, scale, view)

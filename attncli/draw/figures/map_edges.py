@@ -13,6 +13,8 @@ from attncli.draw.figures.drawing import Drawing, shorten_to_fit, width
 
 TICK = 7.0
 """Size of the type of every n-th word."""
+HALF_LETTER = 2.4
+"""Half the height of its letters: what a baseline lies below the middle of its text."""
 APART = 8.5
 """Points from one such word to the next, at least."""
 STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000)
@@ -112,11 +114,11 @@ def write_ticks(
     for place, name in tick_names(rows, area.height):
         middle = top + (place + 0.5) * area.height / len(rows)
         drawing.path([(left - 3, middle), (left - 1, middle)], drawing.theme.quiet, thick=0.4)
-        drawing.text(left - 5, middle + 2.4, name, size=TICK, anchor="end", quiet=True)
+        drawing.text(left - 5, middle + HALF_LETTER, name, size=TICK, anchor="end", quiet=True)
     for place, name in tick_names(columns, area.width):
         middle = left + (place + 0.5) * area.width / len(columns)
         drawing.path([(middle, top - 3), (middle, top - 1)], drawing.theme.quiet, thick=0.4)
-        drawing.text(middle + 2.4, top - 5, name, size=TICK, quiet=True, rotation=90)
+        drawing.text(middle + HALF_LETTER, top - 5, name, size=TICK, quiet=True, rotation=90)
 
 
 def bands_width(bands: Sequence[Band]) -> float:
@@ -139,9 +141,8 @@ def draw_bands(
 
     counts: how many rows and how many columns the map has, in tokens.
     """
-    # rows have bands only where columns have some
     bottom = area.top + area.height
-    if not column_bands:
+    if not column_bands:  # rows have bands only where columns have some
         return bottom
     row_count, column_count = counts
     inks = drawing.theme.series
@@ -167,7 +168,7 @@ def draw_bands(
         middles.append((area.top + middle * area.height / row_count, band))
     baseline = area.top - LINE
     for middle, band in sorted(middles, key=lambda entry: entry[0]):
-        baseline = max(middle + 2.4, baseline + LINE)
+        baseline = max(middle + HALF_LETTER, baseline + LINE)
         name = shorten_to_fit(band.name, TICK, LONGEST_NAME)
         ink = inks[band.colour % len(inks)]
         drawing.text(strip + STRIP + 4, baseline, name, size=TICK, ink=ink)

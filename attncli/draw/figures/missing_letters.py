@@ -59,7 +59,7 @@ def _is_asked_for(letter: str, *, wide: bool) -> bool:
 
     wide: look only at letters of double width, such as Chinese ones.
     """
-    if letter.isascii() or unicodedata.category(letter)[0] in "ZCM":
+    if letter.isascii() or unicodedata.category(letter)[0] in "ZCM":  # separator, control, mark
         return False
     return not wide or unicodedata.east_asian_width(letter) in "WF"
 

@@ -82,7 +82,7 @@ leaves it out."""
 
 def deflate(data: bytes) -> bytes:
     """The data as a raw deflate stream, which a browser's DecompressionStream reads."""
-    packer = zlib.compressobj(6, zlib.DEFLATED, -15)
+    packer = zlib.compressobj(6, zlib.DEFLATED, -15)  # below 0: raw, without header and check sum
     return packer.compress(data) + packer.flush()
 
 
@@ -220,7 +220,9 @@ class PageHeads:
         recipe = record.recipe
         terms = record.terms
         # short keys, as there may be hundreds of heads; the script names them when it reads them. "s"
-        # is the number of the mask, -1 for none; "c" and "x" are the scores' softcap and scale
+        # is the number of the mask, -1 for none; "c" and "x" are the scores' softcap and scale, "a"
+        # is whether they have a bias by distance, "d" is the width of queries and keys. Blocks of
+        # data are named by "b" (weights), "p" (queries, keys, and whether these are floats) and "v"
         entry: dict[str, Any] = {
             "l": record.layer,
             "h": record.head,
@@ -378,6 +380,10 @@ SKELETON = """\
 """
 
 
+LONG_TEXT = 60
+"""Words from which on the style sheet lays out the sentence as a long text."""
+
+
 def page_bytes(page: Page) -> Iterator[bytes]:
     """Write the page's HTML, in pieces that follow each other in the file. Every text of the run is
     made safe."""
@@ -441,8 +447,9 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     # and the large blocks of data last; a long text is laid out otherwise by the style sheet
     first = page.runs[0]
     code, sheet = assets_of(page)
+    # a worker of the page's own script makes weights in the background
     head = page_head(page.lang, page.title, code, sheet, policy="worker-src blob:; ")
-    if len(first.sides.queries) > 60:
+    if len(first.sides.queries) > LONG_TEXT:
         long = " data-long"
     else:
         long = ""
@@ -757,7 +764,7 @@ def bands_of_regions(regions: Sequence[RegionRow | Region]) -> Bands:
     for region in regions:
         name = {lang: safe(region_name(region.name, View(lang=lang))) for lang in languages()}
         tokens = np.asarray(region.tokens)
-        gaps = np.flatnonzero(np.diff(tokens) > 1) + 1
+        gaps = np.flatnonzero(np.diff(tokens) > 1) + 1  # where a token is not next to the last one
         bands += [(name, int(run[0]), int(run[-1]) + 1) for run in np.split(tokens, gaps)]
     return sorted(bands, key=lambda band: band[1:])
 

@@ -73,6 +73,8 @@ WIDTH = 100
 """Cells of a screen on a page."""
 NARROW = 44
 """Cells of the same screen in a window too narrow for the other, such as a telephone's."""
+LONGEST_LINE = 400
+"""Characters of the text that stand above the page."""
 MOST_ROWS = 2000
 """Rows of a table that a page holds."""
 
@@ -102,7 +104,7 @@ def document_page(document: Document, lang: str, precision: int = 2) -> bytes:
     head = page_head(lang, title, code, page_style(*SHEETS), policy="img-src data:; ")
     page = SKELETON.format(
         name=name,
-        line=safe_html(line[:400]),
+        line=safe_html(line[:LONGEST_LINE]),
         version=__version__,
         meta=as_json(meta),
         script=code,

@@ -134,7 +134,7 @@ def _sections(text: str, *, outputs: bool) -> Iterator[tuple[str, list[str]]]:
             paragraphs[-1] = _join_lines(paragraphs[-1], line.strip())
         else:
             paragraphs.append(line)
-            goes_on = not line.startswith("|")
+            goes_on = not line.startswith("|")  # each row of a table stands for itself
         if not line.strip():
             goes_on = False
     yield heading, paragraphs
