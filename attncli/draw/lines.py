@@ -21,7 +21,7 @@ from attncli.draw.view import Piece as Piece
 from attncli.draw.view import ScreenPart, Shown, View, parts_shown
 from attncli.draw.view import line as line
 from attncli.draw.view import line_width as line_width
-from attncli.language import message, say, translate
+from attncli.language import Message, message, say, translate
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -162,6 +162,14 @@ def localize(text: str, view: View) -> str:
     """One of the program's own texts in the view's language, in ASCII where the view needs that.
     Always safe."""
     return spell(text if view.ascii else translate(text, view.lang), ascii=view.ascii)
+
+
+def message_or_safe(text: str, view: View) -> str:
+    """A message as it is, since it is translated and made safe where it is shown; any other text,
+    which may be a file's, as it is safe to print."""
+    if isinstance(text, Message):
+        return text
+    return safe(text, ascii=view.ascii)
 
 
 def heading(title: str, note: str, view: View) -> Lines:

@@ -33,6 +33,7 @@ from attncli.draw.lines import (
     heading,
     line,
     localize,
+    message_or_safe,
     remark,
     stack,
 )
@@ -182,7 +183,7 @@ def _weights(model: ModelPart, view: View) -> list[str]:
     """Short texts on which weights ran and whether they are learned, such as "bert-base", "bert",
     "learned"; "" for a name or a family that is unknown."""
     name = safe(model.name or "", ascii=view.ascii)
-    family = safe(model.family or "", ascii=view.ascii)
+    family = message_or_safe(model.family or "", view)
     match model.source:
         case "seeded":
             return [message("seeded, seed {seed}", seed=model.seed), message("not learned")]

@@ -1,7 +1,9 @@
 """Every screen speaks Chinese where it is asked to: no sentence of ours is left in English."""
 
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
 from asking import ask
 from catalogues import read
@@ -179,6 +181,15 @@ def test_a_page_of_help_has_each_heading_once_and_its_foot_in_chinese() -> None:
         assert len(headings) == len(set(headings))
         assert headings[0] == "参数"
         assert "also lists" not in page
+
+
+def test_the_layout_of_a_weight_file_is_told_in_chinese(tmp_path: Path) -> None:
+    """Its names are the file's, and what they are is a sentence."""
+    file = tmp_path / "mine.npz"
+    np.savez(file, **{name: np.eye(2) for name in ("W_Q", "W_K", "W_V")})
+    for words in (("weights", "show", str(file)), ("run", "a b", "--weights", str(file))):
+        shown = ask(*words, "--lang", "zh", width=120).out
+        assert "X·W 的矩阵 W_Q W_K W_V" in shown, words
 
 
 def test_chinese_names_axes_kinds_of_attention_and_what_is_not_there() -> None:

@@ -9,6 +9,7 @@ from attncli.draw.lines import (
     fit_to_view,
     line,
     localize,
+    message_or_safe,
     remark,
     sentences,
     stack,
@@ -46,7 +47,7 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
     layout = document.layout or message("not an attention that attn knows")
     top_lines = [
         line((title, "bold")),
-        fact("layout", [safe(layout, ascii=view.ascii)], view),
+        fact("layout", [message_or_safe(layout, view)], view),
     ]
     if document.sizes:
         top_lines.append(fact("sizes", _size_texts(document.sizes), view))
