@@ -357,7 +357,11 @@ KEPT = ("masked", "weights")
 
 class CrossTexts(Struct, frozen=True):
     """The texts of a cross-attention, as tokens: of the queries, of the keys, and of the values
-    (None where they are the keys' own)."""
+    (None where they are the keys' own).
+
+    said: of a decoder that reads its text one token late, the token of that text which each query
+        predicts; None where queries are the text's own tokens.
+    """
 
     query: str
     key: str
@@ -365,6 +369,7 @@ class CrossTexts(Struct, frozen=True):
     keys: Sequence[Token]
     value: str | None = None
     values: Sequence[Token] | None = None
+    said: Sequence[Token] | None = None
 
 
 def cross_traces(

@@ -37,6 +37,7 @@ from attncli.inputs.token import (
     ignore,
     readable_names,
 )
+from attncli.inputs.tokenize import ShiftedTokenizer
 from attncli.inputs.word_groups import (
     Words,
     WordsOfTwo,
@@ -188,11 +189,19 @@ def cross(
         attention=attention_part(cross_model, computing),
         shapes=shapes,
         layers=parts,
+        said=_said_texts(texts, sides),
         alignment=alignment(mean, special, sides.rows),
         links=links.strongest(),
         empty_rows=[row for row in empty if row.query in sides.rows],
         warnings=list(dict.fromkeys(warnings)),
     )
+
+
+def _said_texts(texts: CrossTexts, sides: CrossSides) -> list[str] | UnsetType:
+    """What each query predicts; UNSET where that is not known, and where tokens are merged."""
+    if texts.said is None or sides.merged is not None:
+        return UNSET
+    return [token.text for token in texts.said]
 
 
 class CrossSides(Struct, frozen=True, eq=False):
@@ -432,7 +441,11 @@ def cross_texts(
             )
         count = model.memory.shape[-2]  # [..., state, width]
         return CrossTexts(
-            query=query.text, key=name, queries=_tokens(model, query), keys=states(count)
+            query=query.text,
+            key=name,
+            queries=_tokens(model, query),
+            keys=states(count),
+            said=_said_tokens(model, query),
         )
 
     # seeded weights
@@ -460,7 +473,22 @@ def cross_texts(
         )
     keys = _tokens(model, key)
     decoder = model.decoder(keys)  # as a model of its own, which reads these keys
-    return CrossTexts(query=query.text, key=key.text, queries=_tokens(decoder, query), keys=keys)
+    return CrossTexts(
+        query=query.text,
+        key=key.text,
+        queries=_tokens(decoder, query),
+        keys=keys,
+        said=_said_tokens(decoder, query),
+    )
+
+
+def _said_tokens(decoder: Model, text: Text) -> list[Token] | None:
+    """The tokens of a text that its decoder reads one token late: each is what the query at its place
+    predicts. None for a decoder that reads a text as it is."""
+    late = decoder.tokenizer
+    if not isinstance(late, ShiftedTokenizer) or late.start is None or text.chat is not None:
+        return None
+    return late.tokenizer.encode(text.text)
 
 
 def _tokens(model: Model, text: Text) -> list[Token]:

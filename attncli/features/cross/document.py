@@ -131,6 +131,14 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
     attention: AttentionPart
     shapes: ShapeRows
     layers: list[CrossLayer]
+    said: Annotated[
+        list[str] | UnsetType,
+        axes(
+            "query token",
+            meaning="what the decoder of an encoder-decoder says there: it reads the text one token"
+            " late. Absent for others, and where tokens are merged.",
+        ),
+    ] = UNSET
     alignment: Annotated[
         list[Aligned],
         describe(

@@ -23,6 +23,7 @@ from attncli.draw.figures.head_maps import (
     draw_head_maps,
 )
 from attncli.draw.names import link_title
+from attncli.draw.safe import label
 from attncli.draw.shaded_matrix import as_matrix
 from attncli.draw.view import View
 from attncli.features.cross.document import Aligned, CrossDocument
@@ -116,6 +117,8 @@ def _alignment_map(document: CrossDocument, view: View) -> FigureMap:
     if len(heads) > 1:
         caption = message("alignment: mean of {count} heads", count=len(heads))
     queries = names_of(document.queries)
+    if document.said is not UNSET:  # each word at the row in which it is said
+        queries = [label(text) for text in document.said]
     rows = [queries[place] for place in document.shown_queries]
     framed = []
     for row, aligned in enumerate(document.alignment):

@@ -25,6 +25,7 @@ from attncli.draw.shaded_matrix import as_matrix, visible
 from attncli.draw.tables import layer_and_head, links, table
 from attncli.draw.token_names import (
     position_and_text,
+    quote_text,
     quoted_ends,
     quoted_row,
     quoted_token,
@@ -38,6 +39,8 @@ from attncli.mechanism.spec import head_label, plain_link, spoken_head
 
 ALIGNED = 64
 """Queries of the alignment that are shown unless the view is full."""
+SAID_WIDTH = 12
+"""Cells of the column of what is said at each query, with the gap before it."""
 SPECIAL_WIDTH = 9
 """Cells of the column of what special tokens get, with the gap before it."""
 END_NAME = 16
@@ -204,7 +207,16 @@ def cross_alignment(document: CrossDocument, view: View) -> Lines:
         columns.append(message("special"))
         align.append("right")
         room = max(room - SPECIAL_WIDTH, 0)
+    bars = 4
+    if document.said is not UNSET:  # a column of what is said, behind the query's
+        bars = 5
+        room = max(room - SAID_WIDTH, 0)
+        columns.insert(1, message("says"))
+        align.insert(1, "left")
     rows = [_alignment_cells(row, queries, keys, room, view) for row in alignment]
+    if document.said is not UNSET:
+        for row, cells in zip(alignment, rows, strict=True):
+            cells.insert(1, cut(safe(document.said[row.query], ascii=view.ascii), SAID_WIDTH - 2))
     if heads == 1:
         note = message("the key with the largest weight; bars from 0 to 1")
     else:
@@ -217,7 +229,7 @@ def cross_alignment(document: CrossDocument, view: View) -> Lines:
         "the first {shown} of {queries} queries shown; --full shows all", shown=shown, queries=total
     )
     # column 4 has the bars
-    body = table(columns, rows, view, align=align, title="alignment", note=note, bars=4)
+    body = table(columns, rows, view, align=align, title="alignment", note=note, bars=bars)
     return stack(body, remark(left_out, view), remark(more if shown < total else "", view))
 
 
@@ -309,16 +321,28 @@ def cross_sentences(document: CrossDocument, view: View) -> list[str]:
     asked about, on the heads that link them."""
     note = not_learned_note(document.model, view)
     if document.key_heads:
-        return [*_key_sentences(document, view), note]
+        assert document.query is not UNSET
+        said = _said_sentence(document, document.query, view)
+        return [*_key_sentences(document, view), said, note]
     if not document.links:
         return [note]
     link = document.links[0]  # the largest weight comes first
     several = len(_heads_of(document)) > 1
     ends = quoted_ends(document.queries, document.keys, link, view)
-    return [
-        strongest_link_sentence(link, ends, view, several=several, others=document.links),
-        note,
-    ]
+    strongest = strongest_link_sentence(link, ends, view, several=several, others=document.links)
+    return [strongest, _said_sentence(document, link.query, view), note]
+
+
+def _said_sentence(document: CrossDocument, query: int, view: View) -> str:
+    """What is said at a query, which is what it looks for; "" where that is not known."""
+    if document.said is UNSET:
+        return ""
+    return say(
+        view,
+        "At {query} the decoder is to say {said}.",
+        query=quoted_token(document.queries, query, view),
+        said=quote_text(document.said[query], view),
+    )
 
 
 def _key_sentences(document: CrossDocument, view: View) -> list[str]:

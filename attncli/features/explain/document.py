@@ -495,7 +495,14 @@ class Seq2seqTopic(Document, tag="attn.explain/1", frozen=True, kw_only=True):
     topic: Literal["seq2seq"]
     query_text: Annotated[str, describe("What the decoder says.")]
     key_text: Annotated[str, describe("What the encoder has read.")]
-    queries: Annotated[list[TokenRow], axes("query", meaning="the tokens of the query text.")]
+    queries: Annotated[
+        list[TokenRow],
+        axes(
+            "query",
+            meaning="the tokens of the query text; each is said at its place, or seeded weights read"
+            " it there.",
+        ),
+    ]
     keys: Annotated[list[TokenRow], axes("key token", meaning="the tokens of the key text.")]
     model: ModelPart
     attention: AttentionPart

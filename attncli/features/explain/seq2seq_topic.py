@@ -9,10 +9,13 @@ from msgspec import UNSET, UnsetType
 
 from attncli.arrays.backend import EVERY, Selection
 from attncli.arrays.numpy_backend import integers, uniform
-from attncli.features.cross.compute import cross
+from attncli.documents.header import token_rows
+from attncli.features.cross.compute import SHIFTED, cross, cross_texts
 from attncli.features.cross.document import CrossDocument, CrossHead
 from attncli.features.explain.document import Bottleneck, Seq2seqTopic
 from attncli.features.explain.softmax_topics import row_softmax
+from attncli.inputs.token import Text
+from attncli.language import message
 from attncli.measure.row_facts import Floats
 from attncli.measure.run_record import CrossTexts
 from attncli.mechanism.checked_arguments import checked
@@ -26,6 +29,9 @@ VOCABULARY = 256
 READS = 256
 """Words of each length that are asked for, at least; a sentence of 128 has as many itself."""
 SEED = 0
+SAID = message(
+    "each row is named by the token that is said there; the decoder has read those before it"
+)
 
 
 @checked
@@ -58,15 +64,23 @@ def seq2seq_document(
     Raises:
         UnsupportedError: For a checkpoint without cross-attention.
     """
+    if texts is None:
+        texts = cross_texts(model, Text(query_text, "argument"), Text(key_text, "argument"))
     between = cross(model, query_text, key_text, layers=layers, heads=heads, top=1, texts=texts)
     layer, head = sharpest_head(between)
+    # each row is named by the word that is said there, where the decoder has read those before it
+    queries = between.queries
+    warnings = between.warnings
+    if texts.said is not None:
+        queries = token_rows(texts.said)
+        warnings = [SAID if text is SHIFTED else text for text in warnings]
     width = model.spec.d_model
     return Seq2seqTopic(
         version=__version__,
         topic="seq2seq",
         query_text=between.query_text,
         key_text=between.key_text,
-        queries=between.queries,
+        queries=queries,
         keys=between.keys,
         model=between.model,
         attention=between.attention,
@@ -78,7 +92,7 @@ def seq2seq_document(
         vocabulary=VOCABULARY,
         seed=SEED,
         bottleneck=[measure_read_back(words, width) for words in LENGTHS],
-        warnings=between.warnings,
+        warnings=warnings,
     )
 
 

@@ -416,3 +416,28 @@ def test_a_page_of_words_opens_with_the_query(tmp_path: Path) -> None:
     text = file.read_text("utf-8")
     assert f'"head":"{first["layer"]}.{first["head"]}"' in text.replace(" ", "")
     assert '"query":"2"' in text.replace(" ", "")
+
+
+def test_what_a_decoder_says_stands_beside_what_it_has_read(tmp_path: Path) -> None:
+    """Its text is read one token late: the row of `le` is the one in which `chat` is said."""
+    folder = tmp_path / "m"
+    assert ask("learn", "translate", "--steps", "100", "--save", str(folder), "--brief").code == 0
+    texts = ("le chat noir", "the black cat .", "--model", str(folder))
+    document = ask("cross", *texts, "--json").json
+    assert [row["text"] for row in document["queries"]] == ["<s>", "le", "chat"]
+    assert document["said"] == ["le", "chat", "noir"]
+    assert [row["key"] for row in document["alignment"]] == [0, 2, 1]
+    screen = ask("cross", *texts, "--show", "alignment,answer").out
+    cells = [line.split() for line in screen.splitlines()]
+    assert ["2", "chat", "noir", "→", "1", "black"] in [row[:6] for row in cells]
+    link = document["links"][0]["query"]
+    said = f'At "{document["queries"][link]["text"]}" the decoder is to say "{document["said"][link]}".'
+    assert said in screen
+    assert "said" not in ask("cross", *texts, "--words", "--json").json
+    assert "said" not in ask("cross", "le chat", "the cat", "--json").json
+
+    # rows of the topic are named by what is said
+    topic = ask("explain", "seq2seq", *texts, "--json").json
+    assert [row["text"] for row in topic["queries"]] == ["le", "chat", "noir"]
+    assert topic["weights"] == document["layers"][0]["heads"][0]["weights"]
+    assert 'At "noir" the search draws most on "black"' in ask("explain", "seq2seq", *texts).out

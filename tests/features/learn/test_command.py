@@ -4,12 +4,15 @@ what it refuses.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import select
 import signal
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -915,3 +918,20 @@ def test_a_loss_of_nothing_has_no_sign() -> None:
     )
     assert "a loss of 0.0000" in answer.out
     assert "-0.0000" not in answer.out
+
+
+def test_the_page_of_a_translator_has_rows_that_are_said_and_columns_that_were_read(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "p.html"
+    line = ("learn", "translate", "--steps", "8", "--num-heads", "2", "--html", str(file), "--json")
+    example = ask(*line).json["example"]
+    page = file.read_text()
+    meta = json.loads(
+        re.search(r'<script type="application/json" id="meta">(.*?)</script>', page)[1]
+    )
+    assert meta["tokens"] == example["targets"]
+    assert meta["keys"] == example["source_tokens"]
+    packed = re.search(r'id="maps"[^>]*>([^<]*)<', page)[1]
+    maps = zlib.decompress(base64.b64decode(packed), wbits=-15)
+    assert len(maps) == len(meta["maps"]) * 2 * len(meta["tokens"]) * len(meta["keys"])

@@ -119,7 +119,7 @@ class Translate(Task):
         if stream == "test":
             remainder = np.zeros(size, np.int64)
         else:
-            remainder = 1 + numbers[texts, last] % (nouns - 1)
+            remainder = 1 + (numbers[texts, last] % (nouns - 1)).astype(np.int64)
         choices[texts, last] = (remainder - rest) % nouns
 
         # ids of the places that are kept, one after the other; after them the end again. The longest
