@@ -58,6 +58,7 @@ def rows(document: Document) -> list[dict[str, Any]]:
 
     lines = iter(screen_of(document.schema).rows(document))
     names = next(lines, ())
+    # a number of NumPy becomes one of Python
     return [
         {
             str(name): value.item() if isinstance(value, np.generic) else value
@@ -113,10 +114,13 @@ def _labelled_weights(document: Document) -> Any:
     from attncli.measure.document_heads import heads_of
 
     about: Any = document
-    heads = heads_of(document)
+    heads = heads_of(document)  # None for a document that tells of no heads
+    layers_and_parts = []
+    if heads is not None:
+        layers_and_parts = list(heads.parts)
     # by (layer, head), weights with a cell for each pair of tokens
     whole = {}
-    for layer, part in () if heads is None else heads.parts:
+    for layer, part in layers_and_parts:
         is_pooled = (getattr(part, "pool", UNSET) or 1) > 1
         if getattr(part, "weights", UNSET) is not UNSET and not is_pooled:
             whole[layer, part.head] = part.weights
@@ -128,6 +132,7 @@ def _labelled_weights(document: Document) -> Any:
             expected="a run or the heads of a short text, or a trace",
             hint="model.trace(text).to_xarray()",
         )
+    # the positions of the queries: all, or those of which the document has the rows
     queries: Sequence[int] = range(len(heads.sides.queries))
     if heads.rows is not None:
         queries = heads.rows
@@ -276,7 +281,7 @@ def _page_of_result(value: AttentionTrace[Any] | LayerTrace | TextTrace | Docume
             stages = {
                 name: getattr(value, name) for name in ("weights", "masked", "capped", "biased")
             }
-            record = _record_of_stages(stages, 0, None, ())
+            record = _record_of_stages(stages, layer=0, scale=None, tokens=())
         case LayerTrace():
             record = _record_of_stages(value.stages, value.layer, _score_scale(value), value.tokens)
         case TextTrace():
@@ -315,8 +320,11 @@ def _record_of_stages(
     """The heads of one layer's stages, arrays [..., head, query, key] by name, as a record for a
     page; each index of the leading axes counts as one more layer.
 
-    tokens: of the queries; empty where only their number is known. None without weights that have a
-        head axis, or with more than `MOST` of them.
+    layer: the number of the layer.
+    scale: the factor of the scores q·k; None where it is not known.
+    tokens: of the queries; empty where only their number is known.
+
+    None without weights that have a head axis, or with more than `MOST` of them.
     """
     weights: Array | None = stages.get("weights")
     if weights is None or weights.ndim < 3 or not 0 < np.prod(tuple(weights.shape)) <= MOST:
@@ -355,9 +363,8 @@ def _record_of_text(text: TextTrace) -> RunRecord | None:
     def head_records() -> Iterator[HeadRecord]:
         """Run the layers of the text and yield a record of each head."""
         for trace in text.run(("masked", "weights")):
-            yield from _heads(
-                backend_of(trace.stages["weights"]), trace.stages, trace.layer, None, sides
-            )
+            backend = backend_of(trace.stages["weights"])
+            yield from _heads(backend, trace.stages, trace.layer, scale=None, sides=sides)
 
     words = " ".join(token.text for token in text.tokens if not token.special)
     return RunRecord(text.name, words, sides, model=None, attention=None, heads=head_records())
@@ -386,7 +393,7 @@ def _heads(
         is_learned = any(token.special for token in sides.queries)
         head_numbers = range(int(entry_stages["weights"].shape[0]))
         records = LayerRecords(backend, layer + number, sides, head_numbers, is_learned=is_learned)
-        feed_whole(backend, records, entry_stages, None)
+        feed_whole(backend, records, entry_stages, words=None)
 
         # where scores are q·k times the scale, a page can compute the weights from q and k
         is_softcapped = "capped" in entry_stages and entry_stages["capped"] is not entry_stages.get(
@@ -394,5 +401,5 @@ def _heads(
         )
         recipe = None
         if scale is not None and not lead and not is_softcapped:
-            recipe = arithmetic(backend, entry_stages, scale, None)
+            recipe = arithmetic(backend, entry_stages, scale, softcap=None)
         yield from records.records(recipe)

@@ -207,6 +207,7 @@ def attn(
 
 def command() -> TyperGroup:
     """The whole command line as one Typer group."""
+    # help pages and errors are ours: what Typer has of them is switched off
     app = typer.Typer(
         cls=LazyGroup,
         name="attn",

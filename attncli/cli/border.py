@@ -188,12 +188,13 @@ def _tell_of_trained_model(words: Sequence[str], environment: Environment) -> No
 
     words: the command line, without `attn`.
     """
+    command_name = words[0]
     sources = {model.identity.source for model in environment.models}
-    if not sources & {"seeded", "random"} or words[0] == "explore":
+    if not sources & {"seeded", "random"} or command_name == "explore":
         return
     from attncli.models.aliases import installed_alias
 
-    kinds = KINDS_OF_COMMANDS.get(words[0])
+    kinds = KINDS_OF_COMMANDS.get(command_name)
     if kinds is None:
         name = installed_alias(environment.variables)
     else:
@@ -201,7 +202,8 @@ def _tell_of_trained_model(words: Sequence[str], environment: Environment) -> No
     if name is not None:
         environment.note(
             message(
-                "a trained model is here: {command} …", command=f"attn {words[0]} --model {name}"
+                "a trained model is here: {command} …",
+                command=f"attn {command_name} --model {name}",
             )
         )
 
@@ -442,7 +444,7 @@ def handle_signals(environment: Environment) -> Iterator[None]:
         if environment.stop_signal is not None and issubclass(
             unraisable.exc_type, KeyboardInterrupt | ProcessStopped
         ):
-            at_once(environment.stop_signal, None)
+            at_once(environment.stop_signal, frame=None)
 
     def stop(number: int, frame: FrameType | None) -> None:
         """Called on a signal's first arrival: raises KeyboardInterrupt or ProcessStopped in what

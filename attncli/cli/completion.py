@@ -196,12 +196,10 @@ def _texts_on_line(ctx: typer.Context, incomplete: str) -> tuple[list[str], str]
     from the line, which shells hand over in a variable.
     """
     line = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS") or ""
-    takes_value = {
-        name
-        for parameter in ctx.command.params
-        if not (getattr(parameter, "is_flag", False) or getattr(parameter, "count", False))
-        for name in parameter.opts
-    }
+    takes_value: set[str] = set()  # the options behind which a word is their value
+    for parameter in ctx.command.params:
+        if not (getattr(parameter, "is_flag", False) or getattr(parameter, "count", False)):
+            takes_value.update(parameter.opts)
     words = _words_of_line(line)[len(ctx.command_path.split()) :]
     if incomplete and words and words[-1] == incomplete:
         words = words[:-1]
@@ -269,6 +267,7 @@ def tensor_prefixes(_context: typer.Context, incomplete: str) -> list[str]:
     # an option that still lacks its value keeps Typer from reading the arguments before it
     words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
     files = [word for word in words if word.endswith(TENSOR_FILES)]
+    # the first that is there; None for none
     file = next((word for word in files if os.path.isfile(word)), None)  # noqa: PTH113 - never fails
     try:
         if file is None:

@@ -259,7 +259,7 @@ class Environment:
                 self.unfinished = 0
             else:
                 self.unfinished = self.unfinished + len(data)
-        except BrokenPipeError:
+        except BrokenPipeError:  # also an OSError, but no failure: the reader has what it wanted
             raise
         except OSError as error:
             what = message(

@@ -279,6 +279,7 @@ def command_app(
     several commands, by the name of each.
     hints: a command to try for an option that is given two values and takes one, by its name.
     """
+    # help pages, errors and completion are ours: what Typer has of them is switched off
     app = typer.Typer(
         cls=CommandGroup,
         rich_markup_mode=None,
@@ -297,6 +298,7 @@ def command_app(
             names = essentials.get(function.__name__, "")
         else:
             names = essentials
+        # Typer makes the command itself, of a class: what is its own stands in a class of its own
         kind = type(
             "GroupedCommand",
             (GroupedCommand,),

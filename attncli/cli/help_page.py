@@ -148,8 +148,9 @@ def short_page(command: Any, ctx: Any, color: str = "auto") -> str:
     page.usage(command)
     about, *others = _help_paragraphs(command.help) or [""]
     page.paragraph(about)
-    for example in [part for part in others if part.startswith("attn ")][:1]:
-        page.paragraph(example)
+    examples = [part for part in others if part.startswith("attn ")]
+    if examples:
+        page.paragraph(examples[0])
     _write_subcommands(command, ctx, page)
     options = [
         parameter

@@ -181,7 +181,10 @@ def load_checkpoint(
     ignore: tuple[str, ...] = (),
     adapters: tuple[str, ...] = (),
 ) -> Model:
-    """The checkpoint of this name, downloaded if it must be, with these adapters."""
+    """The checkpoint of this name, downloaded if it must be, with these adapters.
+
+    ignore: keys of its config.json to run without, though attn does not implement them.
+    """
     from attncli.cli.progress import downloads
     from attncli.models.load import load
 
@@ -471,6 +474,9 @@ def _is_mask_file(spec: str) -> bool:
 def mask(specs: Sequence[str] | None, seed: int = 0) -> Mask:
     """The intersection of the masks that `--mask` names; files hold 0 or false where a key is
     hidden.
+
+    specs: the values of `--mask`; None where it is not given, for a mask that hides nothing.
+    seed: of masks that are drawn at random.
     """
     from attncli.mechanism.mask import MatrixMask, intersection, parse_mask
 

@@ -107,16 +107,18 @@ def option(
     names: its flags; none for the parameter's own name.
     panel: the group on the help page.
     about: which forms of the answer it changes.
+    metavar: what stands for its value on the help page; None for `values`, or Typer's own.
     values: the words that it takes, if those are all.
     with_number: those of them that may have a number after a colon.
     rare: the help page has it at the end of its group.
+    complete: what shells are offered for its value; None for `values`, if there are any.
     spelling: gives the one of `values` that another spelling means, or what it is given.
     is_size: whether its value is a number of bytes, such as 2GiB.
     """
 
     def check_words(_: Any, parameter: Any, argument: Any) -> Any:
-        """The argument of an option, each of whose values must be one of `values`. Raises
-        UsageError for any other.
+        """Called by Typer with the argument of an option, which it returns: each of its values must
+        be one of `values`. Raises UsageError for any other.
         """
         if isinstance(argument, str):
             argument = spelling(argument)
@@ -136,7 +138,9 @@ def option(
         return argument
 
     def check_size(_: Any, parameter: Any, argument: Any) -> Any:
-        """The argument of an option, which must be a number of bytes. Raises UsageError."""
+        """Called by Typer with the argument of an option, which it returns: a number of bytes. Raises
+        UsageError for any other, such as "2 sheep".
+        """
         if argument is not None:
             parse_size(argument, parameter.opts[0])
         return argument
@@ -207,6 +211,7 @@ def number(
     """An option that takes a number from `least` to `most`, which its help states.
 
     above: `least` itself is too small.
+    rare: the help page has it at the end of its group.
     """
     within = Within(least, most, above)
     declaration = typer.Option(
@@ -610,12 +615,13 @@ def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 def subjects_of(*groups: Any) -> dict[str, About]:
     """What each option of these groups has an effect on (see `About`), by its name. The first part
     of an option's annotation is its declaration, which says so."""
-    return {
-        name: hint.__metadata__[0].about
-        for group in groups
-        for name, _, hint in _all_fields(_without_annotations(group))
-        if _offers(group, name) and hasattr(hint.__metadata__[0], "about")  # an argument has none
-    }
+    abouts: dict[str, About] = {}
+    for group in groups:
+        for name, _default, hint in _all_fields(_without_annotations(group)):
+            declaration, *_ = hint.__metadata__
+            if _offers(group, name) and hasattr(declaration, "about"):  # an argument has none
+                abouts[name] = declaration.about
+    return abouts
 
 
 def subjects(function: Callable[..., Any]) -> dict[str, About]:

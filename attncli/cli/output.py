@@ -595,7 +595,10 @@ def page_recording(
     page: PageOptions, model: Model, text: Text, heads: Selection, *, words: bool = False
 ) -> Recording | None:
     """A recorder to pass to the command's own run, which keeps that run's heads for the page; None
-    where no page is asked for, or where the page needs a run of its own."""
+    where no page is asked for, or where the page needs a run of its own.
+
+    words: whether tokens are merged into words.
+    """
     if page.html is None:
         return None
     from attncli.measure.run_record import Recording, recordable
@@ -615,7 +618,10 @@ def page_record(
     recording_of_run: Recording | None,
 ) -> RunRecord:
     """The heads of a run as its page shows them: from `recording_of_run`, or from a run of its own
-    where that is None."""
+    where that is None.
+
+    words: whether tokens are merged into words.
+    """
     from attncli.measure.run_record import recorded_run, run_record
 
     if recording_of_run is not None:

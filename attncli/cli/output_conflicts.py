@@ -141,12 +141,11 @@ def check_inputs(
     from attncli.inputs.files import place_of
 
     # what is written: the option, the file, and its place, which is the same however it is spelled
-    outputs = [
-        (_parameter_name(parameter), path, place_of(path))
-        for parameter in parameters
-        if _is_output(parameter) and values.get(parameter.name) is not None
-        for path in _files_of_output(parameter, Path(values[parameter.name]))
-    ]
+    outputs = []
+    for parameter in parameters:
+        if _is_output(parameter) and values.get(parameter.name) is not None:
+            for path in _files_of_output(parameter, Path(values[parameter.name])):
+                outputs.append((_parameter_name(parameter), path, place_of(path)))
     if not outputs:
         return
 
@@ -359,6 +358,7 @@ def _refuse_beside_screen(options: OutputOptions, environment: Environment) -> N
                 expected="one or the other",
                 option=option,
             )
+    # where --top is about the JSON too, it has an effect beside --full
     is_ranked = "top" in environment.explicit_options and environment.subjects["top"] == SCREEN
     if options.full and is_ranked:
         raise UsageError(

@@ -438,6 +438,7 @@ def model(
 ) -> Model:
     """The model that the options describe: a checkpoint, a weight file, or seeded weights.
 
+    tokenizer: the value of `--tokenizer`; None without it.
     heads: how many heads seeded weights have where `--num-heads` does not say.
     many_runs: whether a checkpoint's weights are kept for several runs, where memory allows.
 
@@ -659,6 +660,8 @@ def head_pairs(
 ) -> list[tuple[int, int]]:
     """The layer and the head, both from 0, of each name such as L5H11.
 
+    words: the names.
+    layers: the values of `--layer`, which names of heads contradict; None without it.
     option: what holds the names.
 
     Raises UsageError beside `layers` and for names of no head, and as `head_selection`.

@@ -556,10 +556,10 @@ def shape_rows(
         "capped": attention.softcap is None,
         "biased": not isinstance(attention.position, ADDED),
         "masked": shows_all(attention.mask) and attention.hashing is None,
-        **dict.fromkeys(("raw", "scaled") if attention.hashing is not None else (), True),
     }
     formulas = dict(projections)
     if attention.hashing is not None:
+        absent |= {"raw": True, "scaled": True}  # its scores are computed within buckets
         formulas |= {"k": "K = Q / rms(Q) / √d", "masked": message("−∞ where not compared")}
     if "concat" not in trace.stages:  # no W_O: the heads' outputs are the output
         formulas.pop("out", None)

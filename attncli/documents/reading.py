@@ -275,10 +275,10 @@ def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iter
         case np.ndarray():
             yield from _array_errors(value, sizes, lengths, place)
         case list():
-            if sizes.axes is not None and (
-                wrong := lengths.length_error(sizes.axes[0], len(value), place)
-            ):
-                yield place, wrong
+            if sizes.axes is not None:
+                axis = sizes.axes[0]  # the one that the list runs along
+                if wrong := lengths.length_error(axis, len(value), place):
+                    yield place, wrong
             # items are looked at where they declare axes, or may be parts that do
             items = sizes.items or Axes()
             if items != Axes() or (value and not isinstance(value[0], str | float)):

@@ -90,12 +90,10 @@ def command_about(document: Any, name: str, options: Sequence[str], view: View) 
         model_words = []
     else:
         model_words = _model_words(document)
-    carried = [
-        word
-        for option, option_words in run_options.items()
-        if option not in left_out
-        for word in map(_quoted, option_words)
-    ]
+    carried: list[str] = []
+    for option, option_words in run_options.items():
+        if option not in left_out:
+            carried += map(_quoted, option_words)
     text = _given_text(document, run_options, view)
     return ["attn", name, *model_words, *carried, *text, *options]
 
@@ -230,7 +228,10 @@ def _quoted(word: str) -> str:
 def _given_text(document: Any, run_options: Mapping[str, tuple[str, ...]], view: View) -> list[str]:
     """The words of a document's text as it was given: ids, a chat, a text of two segments, a file,
     or the text itself. FILE stands for what the reader fills in: the standard input ("-") of the
-    run, or a file for a text that is too long for a command."""
+    run, or a file for a text that is too long for a command.
+
+    run_options: by name, the option and its value as they were typed.
+    """
     if "ids" in run_options:
         return [*map(_quoted, run_options["ids"])]
     if "chat" in run_options:

@@ -276,7 +276,8 @@ def side_by_side(
 
     # all together; the tokens' names only where each has a line of its own, judged by the first map
     side = Lines()
-    if axis.rows and width == 2 * matrices[0].shape[1] and height >= matrices[0].shape[0]:
+    rows, columns = matrices[0].shape
+    if axis.rows and width == 2 * columns and height >= rows:
         side = axis
     parts: list[Lines] = [beside(blocks, width=view.width, gap=GAP, side=side, most=in_a_row)]
     if shared_scale:
@@ -342,6 +343,7 @@ def _map_sizes(
     all rows of maps then fit `LINES`, else finer ones if they fit or the maps are at most `SMALL`
     wide, else maps that have to be pooled.
 
+    matrices: the values of the maps, in the same order.
     side: cells of the names beside the first map of a row; 0 for none.
     """
     down = max(values.shape[0] for values in matrices)
@@ -365,7 +367,7 @@ def _map_sizes(
         in_a_row = max((view.width - side + GAP) // (max(width, caption) + GAP), 1)
         rows = math.ceil(len(matrices) / in_a_row)
         fits_lines = rows * (height + 2) <= LINES  # with a caption and a blank line each
-        is_small = width == across and width <= SMALL
+        is_small = width == across and width <= SMALL  # not larger than a pooled map would be
         if width <= widest and (fits_lines or is_small):
             return width, height, max(width, caption)
     small = min(view.width, SMALL)

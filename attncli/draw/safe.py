@@ -168,6 +168,7 @@ def clusters(text: str) -> Iterator[str]:
         is_flag = len(pair) == 2 and all("\U0001f1e6" <= char <= "\U0001f1ff" for char in pair)
         if is_flag:
             end = position + 2
+        # the marks on it take no cell
         while end < len(text) and not text[end].isascii() and cells(text[end]) == 0:
             end += 1
         yield text[position:end]

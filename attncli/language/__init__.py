@@ -101,7 +101,7 @@ class Message(str):
         if not self.template:  # gettext keeps the catalogue's own header under ""
             return ""
         if self.plurals:
-            count = self.values["count"]
+            count = self.values["count"]  # anything but a whole number takes the plural
             sentence = catalogue.ngettext(
                 self.template, self.plurals, count if isinstance(count, int) else 2
             )
@@ -319,7 +319,7 @@ def _in_quotes_of(value: object, catalogue: NullTranslations) -> object:
     """Give a text that `repr` quoted, such as `'cat'`, the quotation marks of the language. A
     reference such as '#3' keeps straight quotes, because it is typed with them; anything else is
     unchanged."""
-    if type(value) is not str or len(value) < 3:
+    if type(value) is not str or len(value) < 3:  # less than a letter between two quotes
         return value
     quote = value[0]
     if quote not in "'\"" or value[-1] != quote:

@@ -68,6 +68,7 @@ def draw_bars(
 ) -> float:
     """Bars from 0, the largest the longest; below 0 in another colour. Returns where they end.
 
+    top: where they begin, in points from the upper edge.
     most: the number of a bar of full length; the largest of them where it is None.
     part: the part of the figure to which they belong; where it is not to be drawn, nothing is.
     """
@@ -183,7 +184,8 @@ def draw_curves(
             else:
                 ink = drawing.theme.series[index % len(drawing.theme.series)]
                 drawing.path(places, ink, thick=1.6)
-            ends.append((places[-1][1], name, index))
+            _, end_height = places[-1]
+            ends.append((end_height, name, index))
 
     # the names beside the curves' ends, from the top down and at least 11 points apart
     below = -math.inf
@@ -199,7 +201,7 @@ def draw_curves(
             ink = drawing.theme.series[index % len(drawing.theme.series)]
             drawing.rectangle(begins, below - 2, sample, 3, ink)
         drawing.text(begins + sample + 4, below + 3, name)
-    return begin + tall + 30
+    return begin + tall + 30  # below the ticks' numbers and the name of x
 
 
 TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
@@ -295,6 +297,8 @@ def draw_sentence(
 
     follows_directly: which words follow the word before without a space. Text that is written from
         right to left is drawn so.
+    chosen_index: the index of the chosen word.
+    top: where the words begin, in points from the upper edge.
 
     Returns where they end.
     """
@@ -449,6 +453,7 @@ def write_shown_count(
     """Write how many of all heads a ranking shows, if it leaves some out.
 
     counts: how many it shows, and how many there are.
+    top: where the ranking begins, in points from the upper edge.
     heads: whether it ranks heads; else it ranks the parts that add up to a number.
 
     Returns where the bars begin.
@@ -549,6 +554,7 @@ def draw_maps(
 
     Where cells are pooled, a linear scale becomes one of roots: weights of long texts are small.
 
+    top: where they begin, in points from the upper edge.
     scale: how values become colours, as `colour_cells` takes it.
     legend: whether the bar of colours of each scale stands below.
     part: the part of the figure that they are, such as "grid" (small maps of many heads) or
@@ -623,8 +629,10 @@ MOST_MATRICES = 48
 def largest_sizes(maps: Sequence[FigureMap]) -> dict[bool, float]:
     """The greatest number of the scale of maps that are signed (True), and of those that are not."""
     return {
-        kind: _largest_size([figure_map for figure_map in maps if figure_map.signed == kind])
-        for kind in (False, True)
+        is_signed: _largest_size(
+            [figure_map for figure_map in maps if figure_map.signed == is_signed]
+        )
+        for is_signed in (False, True)
     }
 
 
@@ -658,6 +666,8 @@ def _map_grid(
 ) -> MapGrid:
     """Lay out maps on a drawing's paper, at most `across` in a row, or as many as the user asked
     for. On narrow paper the heads of a layer take several rows where these are few.
+
+    is_large: whether each is a large map with words at its edges, not one of many small ones.
     """
     drawing.offered.add("columns")  # this figure can use the word; where none can, it is refused
     columns = drawing.choice.columns
@@ -683,7 +693,8 @@ def _map_grid(
         # the paper is wide; 19: points of a caption and of the gap between lines
         lines = math.ceil(across / max(int((drawing.room - edge + gap) / (ROOMY + gap)), 1))
         fewer = math.ceil(across / lines)
-        rows = lines * len({figure_map.short[0] for figure_map in maps})
+        layers = {layer for layer, _ in (figure_map.short for figure_map in maps)}
+        rows = lines * len(layers)
         if rows * ((drawing.room - edge) / fewer + 19) <= 1.5 * drawing.room:
             across = fewer
     small = min(SMALL, (drawing.room - edge + gap) / across - gap)
@@ -731,6 +742,8 @@ def _draw_rows(
 ) -> float:
     """Draw the maps row by row; returns the lower edge of the last row.
 
+    top: the upper edge of the first row, in points.
+    scale: how values become colours, as `colour_cells` takes it.
     high: the greatest number of the scale, of maps that are signed and of those that are not.
     """
     left = grid.edge
@@ -742,7 +755,8 @@ def _draw_rows(
         # maps made as wide as the paper allows may pass it by a rounding error
         right_edge = left + _map_width(grid.paper, figure_map) - 0.01
         is_wide = grid.small is None and right_edge > drawing.room
-        is_new = grid.by_layer and figure_map.short[0] != layer
+        map_layer, _ = figure_map.short
+        is_new = grid.by_layer and map_layer != layer
         if index and (is_wide or is_new or in_row == grid.across):
             in_row = 0
             left = grid.edge
@@ -750,7 +764,7 @@ def _draw_rows(
             begin = bottom + row_gap
             drawing.breaks.append(begin)
         if is_new:
-            layer = figure_map.short[0]
+            layer = map_layer
             if layer and grid.small is not None:
                 name = f"{figure_map.mark}{layer}"
                 drawing.text(0, begin + 14 + grid.small / 2, name, size=SIZE - 1, quiet=True)
@@ -905,6 +919,7 @@ def _draw_caption(
     A large map has its whole caption, one of many its layer and head ("L5H11"), a narrow one its
     head alone ("H11").
 
+    left, top: where the caption begins, in points.
     room: points along the map; a caption may be wider, up to a width that depends on the kind.
     small: the map's side in points among many maps; None for a large one.
     """
@@ -915,6 +930,7 @@ def _draw_caption(
     allowed_width = 0.0  # points of a caption that may be wider than its map
     if small is None:
         size = 9.0
+        # a caption wider than its map moves the next map away
         allowed_width = 300.0
         if math.isinf(drawing.room):
             allowed_width = 200.0
@@ -976,7 +992,8 @@ def _upper_words(figure_map: FigureMap, cell: float) -> UpperWords:
 def _write_left_words(
     drawing: Drawing, figure_map: FigureMap, x: float, y: float, cell: float
 ) -> None:
-    """Write the words of a map's rows to its left; (x, y) is its upper left corner."""
+    """Write the words of a map's rows to its left; (x, y) is its upper left corner, and its cells are
+    `cell` points high."""
     size = min(SIZE, cell - 0.5)  # so that words of neighbouring rows do not touch
     for index, word in enumerate(figure_map.rows):
         text = shorten_to_fit(word, SIZE, LONGEST_WORD)
@@ -988,7 +1005,8 @@ def _write_upper_words(
     drawing: Drawing, figure_map: FigureMap, x: float, y: float, cell: float, words: UpperWords
 ) -> float:
     """Write the words of a map's columns above it, standing as `words` says; returns the points by
-    which they lean over its right edge. (x, y) is the map's upper left corner.
+    which they lean over its right edge. (x, y) is the map's upper left corner, and its cells are
+    `cell` points wide.
     """
     size = min(SIZE, cell - 0.5)  # so that words of neighbouring columns do not touch
     slant = 0.0
@@ -1041,6 +1059,7 @@ def _slant_width(figure_map: FigureMap) -> float:
 
 def _worded_cell_size(drawing: Drawing, figure_map: FigureMap) -> float:
     """Points along a cell of a map whose words are written at its edges."""
+    # as large as suits the number of rows, as a page is high, and as the paper is wide
     rows, columns = figure_map.values.shape
     if rows <= MOST_LABELS:
         natural = drawing.cell
@@ -1154,6 +1173,7 @@ def draw_legend(
     """Draw the bar of colours from the least number to the greatest, on the scale of the maps.
     Returns where it ends.
 
+    top: where it begins, in points from the upper edge.
     high: the greatest number; the least is 0, or −high where the scale is "signed".
     meaning: what the numbers are, written behind the bar, or below it where the paper is narrow;
         "" for nothing.
@@ -1232,6 +1252,7 @@ def draw_metrics(
     metric. A metric that no head has a value of is left out.
 
     titles: the metrics drawn, each with its title.
+    top: where they begin, in points from the upper edge.
     line_note: what the line across a bar stands for.
 
     Returns where they end.
@@ -1258,6 +1279,9 @@ def _metric_rows(
 ) -> float:
     """Draw a row for each head with a bar for each metric; metrics that do not fit side by side
     follow below. Returns where they end.
+
+    titles: the metrics drawn, each with its title.
+    top: where they begin, in points from the upper edge.
     """
     # names take 180 points at most, and half of narrow paper
     edge = min(max(width(head.name, 9) for head in heads), 180, 0.5 * drawing.room) + 12
@@ -1279,6 +1303,7 @@ def _metric_band(
 
     titles: (metric, title) of each.
     edge: points of the heads' names on the left.
+    top: the upper edge, in points.
     """
     # the titles take 14 points; below each begins a line, with its letters' feet 9 points lower
     for index, head in enumerate(heads):
@@ -1323,7 +1348,11 @@ def _span_text(grid: np.ndarray[Any, Any]) -> str:
 def _metric_grids(
     drawing: Drawing, heads: Sequence[FigureHead], titles: Mapping[str, str], top: float
 ) -> float:
-    """Draw a layers × heads grid of each metric, side by side as they fit. Returns where they end."""
+    """Draw a layers × heads grid of each metric, side by side as they fit. Returns where they end.
+
+    titles: the metrics drawn, each with its title.
+    top: where they begin, in points from the upper edge.
+    """
     layers = sorted({head.layer for head in heads})
     numbers = sorted({head.head for head in heads})
     edge = max(width(str(layer), SIZE) for layer in layers) + 6

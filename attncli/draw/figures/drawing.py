@@ -237,6 +237,7 @@ class Drawing(Struct, frozen=True):
     ) -> None:
         """Add a run of text whose baseline begins, is centred or ends at (x, y), as `anchor` says.
 
+        size: points of its type.
         quiet: whether it is in the theme's paler ink.
         rotation: degrees against the clock.
         ink: another colour.
@@ -294,7 +295,7 @@ class Drawing(Struct, frozen=True):
         thick: float = 0.5,
         crisp: bool = False,
     ) -> None:
-        """Add a rectangle with this upper left corner, width and height.
+        """Add a rectangle with this upper left corner (x, y), width and height, in points.
 
         thick: points across its frame.
         crisp: without smoothed edges, so that no seam shows between it and its neighbours.
@@ -320,7 +321,7 @@ class Drawing(Struct, frozen=True):
         faint: float = 1,
         dash: str = "",
     ) -> None:
-        """Add a line through points.
+        """Add a line through points, `thick` points across.
 
         curved: as an S curve from the first point to the last, level at both ends.
         faint: its opacity.
@@ -347,7 +348,8 @@ class Drawing(Struct, frozen=True):
         )
 
     def cells(self, x: float, y: float, wide: float, tall: float, colours: np.ndarray) -> None:
-        """Add a map of coloured cells as one image.
+        """Add a map of coloured cells as one image with this upper left corner (x, y), width and
+        height, in points.
 
         colours: uint8 [row, column, 4], RGBA.
         """
@@ -361,12 +363,13 @@ class Drawing(Struct, frozen=True):
 
     def reach(self, x: float, y: float) -> None:
         """Make the drawing at least as large as this point."""
-        self.corner[:] = max(self.corner[0], x), max(self.corner[1], y)
+        right, lower = self.corner
+        self.corner[:] = max(right, x), max(lower, y)
 
     def pages(self) -> list[tuple[float, float]]:
         """Where each page begins and ends, in points from the upper edge. Pages are cut at `breaks`
         so that none is higher than the choice's `max_height`; one without a break is higher."""
-        end = self.corner[1]
+        _, end = self.corner
         highest = self.choice.max_height - 2 * MARGIN
         pages = []
         start = 0.0
@@ -398,8 +401,9 @@ class Drawing(Struct, frozen=True):
         title, description: what it is called, and what it says, for those who do not see it.
         page: the upper and the lower edge of the part that is one page (see `pages`); None for all.
         """
-        first, last = page or (0.0, self.corner[1])
-        wide = self.corner[0] + 2 * MARGIN
+        right, lower = self.corner
+        first, last = page or (0.0, lower)
+        wide = right + 2 * MARGIN
         tall = last - first + 2 * MARGIN
         pieces = self.pieces
         if page is not None:
@@ -408,7 +412,7 @@ class Drawing(Struct, frozen=True):
             if first > 0:
                 begins = first
             ends = math.inf
-            if last < self.corner[1]:
+            if last < lower:
                 ends = last
             pieces_and_tops = zip(self.pieces, self.tops, strict=True)
             pieces = [piece for piece, top in pieces_and_tops if begins <= top < ends]
@@ -728,7 +732,10 @@ def draw_screen(block: Lines, theme: Theme = LIGHT) -> Drawing:
 def _draw_line(drawing: Drawing, row: Line, top: float) -> None:
     """Draw one line of a screen: a rectangle behind each coloured piece, then runs of text, each at
     the position of its first cell. A bar is one rectangle, so that no seams show between its
-    characters."""
+    characters.
+
+    top: the line's upper edge, in points.
+    """
     cell_index = 0
     for text, style in row:
         size = cells(text)

@@ -77,7 +77,10 @@ def _map_of_heads(
 def _map_of_head(
     head: HeadWeights, rows: Sequence[str], keys: Sequence[str], view: View
 ) -> FigureMap:
-    """The map of a head's weights; its caption is the head's name and how many cells are pooled."""
+    """The map of a head's weights; its caption is the head's name and how many cells are pooled.
+
+    rows, keys: the words of the queries and of the keys.
+    """
     name = head.name
     if head.pool > 1:
         name += say(view, ", pooled {pool}×", pool=head.pool)
@@ -281,7 +284,12 @@ def _draw_mean_sentence(
     top: float,
 ) -> float:
     """Draw the sentence, shaded by where the token at `query` looks on average over the maps (their
-    first row). Returns where what follows begins."""
+    first row). Returns where what follows begins.
+
+    keys: the words of the sentence.
+    text: their tokens, which say where no space stands between two words.
+    top: where the sentence begins, in points from the upper edge.
+    """
     mean = _mean_of_visible(np.stack([head.values[0] for head in maps]))
     high = float(mean.max()) or 1.0  # 1, to divide by, where all are 0
     shares = [float(weight) / high for weight in mean]
@@ -415,12 +423,16 @@ def _links_of(
     )
 
 
+USUAL_ACROSS = 8
+"""Maps side by side where layers do not say."""
+
+
 def _maps_across(head_weights: Sequence[HeadWeights], maps: Sequence[FigureMap]) -> int:
     """How many maps stand side by side: the heads of a layer where these are 4 to 16, else 8."""
     if len(maps) <= 3:  # in one row in any case
-        return 8
+        return USUAL_ACROSS
     counts = Counter(head.layer for head in head_weights if head.layer is not None)
     heads_of_layer = max(counts.values(), default=0)
     if 4 <= heads_of_layer <= 16:
         return heads_of_layer
-    return 8
+    return USUAL_ACROSS

@@ -29,6 +29,7 @@ def draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view:
     """Draw a map of layers × heads, then the heads of the largest numbers by magnitude as bars.
 
     rows: layer, head, number, and the number of a random change (None for none).
+    top: where the map begins, in points from the upper edge.
     """
     top = draw_grid(drawing, rows, top, view)
     if not drawing.shows("bars"):
@@ -36,7 +37,7 @@ def draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view:
     measured = [
         (layer, head, number, random) for layer, head, number, random in rows if number is not None
     ]
-    measured.sort(key=lambda row: -abs(row[2]))
+    measured.sort(key=lambda row: -abs(row[2]))  # by the magnitude of the number
     ranking = measured[:RANKED]
     bars = [
         bar_of(say(view, spoken_head(layer, head)), number, mark=random)

@@ -61,6 +61,8 @@ def draw_head_table(
     map that is of no head (an average), where there is one. Returns where they end.
 
     maps: such that `layers_and_heads` does not return None for them.
+    top: where the table begins, in points from the upper edge.
+    scale: how values become colours, as `colour_cells` takes it.
     """
     table_axes = layers_and_heads(maps)
     assert table_axes is not None

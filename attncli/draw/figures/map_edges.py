@@ -140,6 +140,7 @@ def draw_bands(
     those of the columns below it. Returns where they end.
 
     counts: how many rows and how many columns the map has, in tokens.
+    area: where the map's cells lie.
     """
     bottom = area.top + area.height
     if not column_bands:  # rows have bands only where columns have some
@@ -167,7 +168,7 @@ def draw_bands(
         middle = min(((start + stop) / 2 for start, stop in band.runs), default=row_count)
         middles.append((area.top + middle * area.height / row_count, band))
     baseline = area.top - LINE
-    for middle, band in sorted(middles, key=lambda entry: entry[0]):
+    for middle, band in sorted(middles, key=lambda entry: entry[0]):  # from the top down
         baseline = max(middle + HALF_LETTER, baseline + LINE)
         name = shorten_to_fit(band.name, TICK, LONGEST_NAME)
         ink = inks[band.colour % len(inks)]
