@@ -248,7 +248,9 @@ class CommandGroup(PlainParameters, TyperGroup):
         """Parse the arguments as Typer does; answers a request for help on the group itself, and
         ends.
         """
-        show_help(self, ctx, args[:1] if args[:1] and args[0] in HELP else [])
+        # help behind a subcommand's name is for that subcommand to write
+        requests = [word for word in args[:1] if word in HELP]
+        show_help(self, ctx, requests)
         return list(super().parse_args(ctx, args))
 
     def help_entry(self, ctx: Any, name: str) -> tuple[str, str]:

@@ -193,8 +193,10 @@ def _essential_options(command: Any, options: Sequence[Any]) -> list[Any]:
 
 def _write_subcommands(command: Any, ctx: Any, page: _Page) -> None:
     """Add the sections that list the subcommands of a command group to its help page."""
+    if not hasattr(command, "list_commands"):  # a single command
+        return
     groups: dict[str, list[Row]] = {}
-    for name in command.list_commands(ctx) if hasattr(command, "list_commands") else ():
+    for name in command.list_commands(ctx):
         title, about = command.help_entry(ctx, name)
         groups.setdefault(title, []).append((name, about))
     left = max((len(name) for rows in groups.values() for name, _ in rows), default=0)

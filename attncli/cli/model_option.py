@@ -310,7 +310,7 @@ def refuse_sizes(settings: Settings, compute: ComputeOptions) -> None:
     """
     from attncli.models.one_layer import drawing_bytes, spec_of
 
-    spec_of(settings)
+    spec_of(settings)  # raises for sizes that do not fit together
     refuse_memory(drawing_bytes(settings), compute, "a smaller --d-model, --d-k or --d-v")
 
 

@@ -215,7 +215,7 @@ class Part(Struct, frozen=True, eq=False, forbid_unknown_fields=True, kw_only=Tr
         room = SHOWN
         for name, value in members(self):
             pieces.append(f"{name}={_short_repr(value)}")
-            room -= len(pieces[-1]) + 2
+            room -= len(pieces[-1]) + 2  # with the comma and the blank behind it
             if room < 0:
                 pieces.append("…")
                 break

@@ -270,6 +270,7 @@ def _shares_of_range(array: NDArray, low: NDArray | float, high: NDArray | float
     """Where values lie between low and high, in [0, 1], NaN where they are NaN; 0 in a range
     without extent.
     """
+    # in a range without extent, 0 and 1 stand in for its ends, so that nothing is divided by 0
     extent = np.asarray(high - low, np.float64)
     usable = np.isfinite(extent) & (extent > 0)
     scaled = (array - np.where(usable, low, 0.0)) / np.where(usable, extent, 1.0)

@@ -193,6 +193,7 @@ def _letters(pieces: Sequence[Token], text: str) -> str:
     """The characters that byte pieces such as `<0xE8><0xB6>` make up; where bytes are missing, what
     the pieces cover of the text.
     """
+    # of "<0xE8><0xB6>" the digits "E8B6"
     byte_names = "".join(piece.text for piece in pieces)
     digits = re.sub("[^0-9A-F]", "", byte_names.replace("0x", ""))
     try:

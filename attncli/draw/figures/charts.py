@@ -981,6 +981,7 @@ def _upper_words(figure_map: FigureMap, cell: float) -> UpperWords:
     """How the words above a map with cells of `cell` points stand: level where all fit over their
     cells, leaning where each has a cell wider than a line is high, else upright.
     """
+    # 12 points for a line of words; a word that leans or stands begins 8 points above the cells
     widest = max((width(word, SIZE) for word in figure_map.columns), default=0)
     if widest <= CELL:
         return UpperWords(rotation=0, height=12)

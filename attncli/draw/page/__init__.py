@@ -307,6 +307,7 @@ class PageHeads:
 
         visibility: which keys each query sees, as packed bits.
         """
+        # with the shape, as the same bits in other rows are another mask
         digest = blake2b(visibility.tobytes() + str(visibility.shape).encode()).digest()
         if digest not in self.masks:
             self.masks[digest] = len(self.masks)
