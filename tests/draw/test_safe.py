@@ -1,12 +1,16 @@
 """Nothing that `safe` returns can act on a terminal, and widths agree with what terminals draw."""
 
+import re
 import unicodedata
+from pathlib import Path
 
 import pytest
+from babel.messages.pofile import read_po
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attncli.draw.safe import cells, clusters, cut, label, pad, safe, safe_html
+import attncli.language
+from attncli.draw.safe import cells, clusters, cut, label, pad, safe, safe_html, spell
 
 # Every code point, surrogates included, with what makes terminals misbehave well represented.
 NASTY = "\x00\x07\x08\t\n\r\x1b\x7f\x80\x85\x90\x9b\x9d\xad\u061c\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a"
@@ -138,3 +142,18 @@ def test_html_is_escaped_and_inert() -> None:
 def test_a_long_text_without_blanks_takes_linear_time() -> None:
     text = "你\u200d" * 50_000
     assert len(safe(text)) == 50_000 * (1 + len("\\u{200d}"))
+
+
+def test_every_sign_of_an_english_sentence_has_a_spelling_in_ascii() -> None:
+    with (Path(attncli.language.__path__[0]) / "zh.po").open("rb") as file:
+        catalogue = read_po(file)
+    texts = [
+        text
+        for entry in catalogue
+        for text in (entry.id if isinstance(entry.id, tuple | list) else (entry.id,))
+    ]
+    assert len(texts) > 4000
+    han = re.compile("[\u3400-\u9fff]")  # examples in Chinese are data
+    plain = [spell(text, ascii=True) for text in texts if not han.search(text)]
+    assert [text for text in plain if "\\u{" in text] == []
+    assert spell("Cliff's δ", ascii=True) == "Cliff's delta"
