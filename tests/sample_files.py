@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch_classes as classes
+from minilm_adapter import adapter_config, adapter_weights
 from safetensors.numpy import save
 
 SAMPLES = Path(__file__).parent.parent / "sample_inputs"
@@ -374,6 +375,8 @@ FILES: dict[str, Callable[[], bytes]] = {
     "captured.safetensors": lambda: save(one_text()),
     "facts.tsv": lambda: FACTS.encode(),
     "pronouns.tsv": lambda: PRONOUNS.encode(),
+    "adapter/adapter_config.json": adapter_config,
+    "adapter/adapter_model.safetensors": adapter_weights,
     "answers.json": lambda: (json.dumps(ANSWERS, indent=2) + "\n").encode(),
 }
 """Every file, and what makes its bytes."""
@@ -381,4 +384,5 @@ FILES: dict[str, Callable[[], bytes]] = {
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or FILES:
+        (SAMPLES / name).parent.mkdir(exist_ok=True)
         (SAMPLES / name).write_bytes(FILES[name]())

@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
-from minilm_adapter import write_minilm_adapter
 from quantised_minilm import write_quantised_minilm
 from scanning import inside
 
@@ -30,7 +29,6 @@ from attncli.language.guide import PAGES as NAMES
 
 LANGUAGES = ("en", "zh")
 QUANTISED = "minilm-Q4_0.gguf"
-ADAPTER = "my-adapter"
 """What a page takes for a file and for a folder of the reader's."""
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -111,8 +109,6 @@ def printed(command: str, folder: Path) -> str:
         write_quantised_minilm(folder / QUANTISED)
     if "minilm-Q8_0 minilm-Q4_0" in command and not (folder / "minilm-Q8_0").exists():
         write_rounded_folders(folder)
-    if ADAPTER in command and not (folder / ADAPTER).exists():
-        write_minilm_adapter(folder / ADAPTER)
     variables = {"LANG": "C.UTF-8", "HOME": str(folder), "COLUMNS": "80", "HF_HUB_OFFLINE": "1"}
     if command.startswith("attn ") and not SHELL.search(
         re.sub(r'"[^"$]*"|\'[^\']*\'', "", command)
@@ -262,7 +258,6 @@ def test_what_the_cookbook_says_of_python(
 ) -> None:
     (tmp_path / "sample_inputs").symlink_to(ROOT / "sample_inputs")
     write_quantised_minilm(tmp_path / QUANTISED)
-    write_minilm_adapter(tmp_path / ADAPTER)
     page = FOLDER / lang / "cookbook.md"
     for command, _ in sessions(page):  # the scans that its Python opens
         if command.startswith("attn scan start minilm "):

@@ -29,7 +29,8 @@ def output(*arguments: str, embeddings: str = "embeddings.npy") -> np.ndarray:
 
 
 def test_there_is_a_recipe_for_every_file_and_a_file_for_every_recipe() -> None:
-    assert {path.name for path in SAMPLES.iterdir()} == set(FILES)
+    files = {path.relative_to(SAMPLES).as_posix() for path in SAMPLES.rglob("*") if path.is_file()}
+    assert files == set(FILES)
 
 
 def parts(file: bytes) -> tuple[Any, bytes]:

@@ -491,12 +491,12 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             self.file.keep(done.results)
             done.add_tokens(prompt)
 
-    def other_answer(self, results: AnswerResults, place: int) -> OtherAnswer | UnsetType:
-        """The part of the document on what the model writes without the region at `place`; UNSET
+    def other_answer(self, results: AnswerResults, place: int) -> OtherAnswer | None:
+        """The part of the document on what the model writes without the region at `place`; None
         where it was not let write without it."""
         answer = results.others.get(f"region {place}")
         if answer is None or place not in self.written_places(results):
-            return UNSET
+            return None
         model = self.runs.model
         new = following_tokens(model, self.tokens, answer.ids)
         text, _ = continuation_text(model, self.tokens, new)

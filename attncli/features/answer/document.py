@@ -112,12 +112,12 @@ class AnswerEffect(Part, frozen=True, kw_only=True):
         ),
     ]
     other_answer: Annotated[
-        OtherAnswer | UnsetType,
+        OtherAnswer | None,
         describe(
             "What the model writes without it, where it wrote the answer: of every region that"
-            " matters; where none does, of the first that was not compared."
+            " matters; where none does, of the first that was not compared; else null."
         ),
-    ] = UNSET
+    ] = None
 
 
 class SubsetWeight(Part, frozen=True, kw_only=True):

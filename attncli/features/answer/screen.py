@@ -83,9 +83,10 @@ def _plain_cells(document: AnswerDocument) -> Iterator[dict[str, object]]:
             "logprob": effect.logprob,
             "change": effect.change,
             "matters": effect.matters,
-            "other_answer": None if effect.other_answer is UNSET else effect.other_answer.text,
+            "other_answer": None if effect.other_answer is None else effect.other_answer.text,
         }
-    for effect in document.effects:
+    # a single sentence is the answer, whose changes stand above
+    for effect in document.effects if len(document.answer.sentences) > 1 else ():
         name = document.regions[effect.region].name
         for number, change in enumerate(effect.by_sentence):
             yield {"region": name, "sentence": number, "change": float(change)}
@@ -492,7 +493,7 @@ def _other_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
     """Yield what the model answers without each region whose other answer is known."""
     for effect in document.effects:
         answer = effect.other_answer
-        if answer is UNSET:
+        if answer is None:
             continue
         region = quoted_leaf(document, effect, view)
         words = _written_text(answer.text, view)

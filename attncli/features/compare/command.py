@@ -358,7 +358,7 @@ def compare(
             )
             if plan is not None:
                 document = _with_other_weights(document, plan, number)
-                document = _with_model_change(environment, document, plan, text, bound)
+                document = _with_model_change(environment, document, plan, text)
             worst.append(bound.largest_of(document))
             if page.html is not None:
                 if len(worst) > 1:
@@ -390,16 +390,6 @@ class Bound(Struct, frozen=True):
 
     measure: Literal["weight", "js"]
     most: float | None
-
-    @property
-    def beyond(self) -> float:
-        """The divergence above which a head counts as moved: the one that the user asked for, else
-        `BEYOND`."""
-        from attncli.features.compare_models.compute import BEYOND
-
-        if self.measure == "weight" or self.most is None:
-            return BEYOND
-        return self.most
 
     def largest_of(self, document: CompareDocument | CompareModelsDocument) -> float:
         """The largest difference in a document, of a weight or of a head's rows in nats, as the bound
@@ -772,7 +762,7 @@ def _with_other_weights(document: CompareDocument, plan: Plan, number: int) -> C
 
 
 def _with_model_change(
-    environment: Environment, document: CompareDocument, plan: Plan, text: Text, bound: Bound
+    environment: Environment, document: CompareDocument, plan: Plan, text: Text
 ) -> CompareDocument:
     """Add to the document what the second of two models changes as a whole: in how many heads, and
     in the next token. Unchanged where the sides are not two models, and, with a note to the user,
@@ -783,7 +773,7 @@ def _with_model_change(
     """
     if plan.pair is None:
         return document
-    from attncli.features.compare_models.compute import model_change, refuse_other_tokens
+    from attncli.features.compare_models.compute import BEYOND, model_change, refuse_other_tokens
 
     first, second = plan.pair
     tokens = (request.tokens_of(first, text), request.tokens_of(second, text))
@@ -797,7 +787,7 @@ def _with_model_change(
         first,
         second,
         [tokens],
-        beyond=bound.beyond,
+        beyond=BEYOND,
         names=plan.names,
         queries=None if document.queries is UNSET else document.queries,
     )
@@ -838,7 +828,7 @@ def _compare_over_lines(
     refuse_beside(environment, "--lines", LINE_SUBJECTS)
     view = validate_options(output, environment, "compare_models", files={"--html": page.html})
     from attncli.cli.progress import progress
-    from attncli.features.compare_models.compute import compare_tokens
+    from attncli.features.compare_models.compute import BEYOND, compare_tokens
 
     first, second = plan.pair
     pairs = []
@@ -851,7 +841,7 @@ def _compare_over_lines(
             first,
             second,
             pairs,
-            beyond=bound.beyond,
+            beyond=BEYOND,
             names=plan.names,
             progress=on_progress,
         )

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from attncli.documents import LeftOutKind, members
 from attncli.documents.header import tokens_of, warnings_of_sides
 from attncli.documents.parts import RunHead
-from attncli.errors import InputError
+from attncli.errors import InputError, UsageError
 from attncli.features.compare.alignment import Alignment, align, with_substitutions
 from attncli.features.compare.document import (
     BothCounts,
@@ -34,6 +34,7 @@ from attncli.features.compare.document import (
     RegionChange,
     SignedDifference,
 )
+from attncli.features.run.compute import run
 from attncli.features.run.document import RunDocument
 from attncli.inputs.regions import Region
 from attncli.inputs.token import bytes_name, choose_token, find_span, ignore
@@ -43,6 +44,7 @@ from attncli.measure.rest import resting_keys
 from attncli.measure.row_facts import Bools, Floats, Ints, aligned_exclusion
 from attncli.measure.row_stream import kinds_left_out
 from attncli.mechanism.checked_arguments import checked
+from attncli.models.model import Model
 from attncli.version import __version__
 
 LayerHead = tuple[int, RunHead]
@@ -111,9 +113,10 @@ class MeasuredRows(Struct, frozen=True, eq=False):
 
 @checked
 def compare(
-    a: RunDocument,
-    b: RunDocument,
+    a: RunDocument | str,
+    b: RunDocument | str,
     *,
+    model: Model | None = None,
     names: tuple[str, str] = ("A", "B"),
     query: str | None = None,
     top: int = 10,
@@ -125,8 +128,9 @@ def compare(
     positions or models.
 
     Args:
-        a: One side, as `attncli.run` returns it, with the weights of every head.
+        a: One side: a text, or what `attncli.run` returns, with the weights of every head.
         b: The other side, with as many heads.
+        model: What texts run in; None where both sides are runs.
         names: What the sides are called.
         query: The one query whose rows are compared, named as A has it: "it", "the:2", "#7" or
             several in a row; None for all that both texts have.
@@ -143,7 +147,9 @@ def compare(
     Raises:
         InputError: For texts without a token in common, runs without weights or with other numbers
             of heads, and a query that one of the texts lacks.
+        UsageError: For a text without a model.
     """
+    a, b = _side_run(a, model), _side_run(b, model)
     if query is None:
         rows = None
     else:
@@ -156,6 +162,20 @@ def compare(
         region_changes=compared_regions(a, b, regions, document),
         region_rest=compared_rest(a, b, document),
     )
+
+
+def _side_run(side: RunDocument | str, model: Model | None) -> RunDocument:
+    """What a side of a comparison is: a run itself, or that of a text in the model. Raises UsageError
+    for a text without a model."""
+    if not isinstance(side, str):
+        return side
+    if model is None:
+        raise UsageError(
+            "{text} is a text, and there is no model that it runs in",
+            expected="model=attncli.load(…), or what attncli.run returns",
+            text=repr(side[:40]),
+        )
+    return run(model, side)
 
 
 def compared_regions(
@@ -495,6 +515,7 @@ def _compare_side(document: RunDocument, name: str) -> CompareSide:
         tokens=document.tokens,
         model=document.model,
         attention=document.attention,
+        next_tokens=document.next_tokens,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, UnsetType, field
 
 from attncli.documents import (
     AttentionPart,
@@ -22,6 +22,7 @@ from attncli.documents import (
     describe,
     index_of,
 )
+from attncli.documents.parts import NextToken
 from attncli.features.compare_models.document import ModelChange
 from attncli.language import message
 
@@ -34,6 +35,10 @@ class CompareSide(Part, frozen=True, kw_only=True):
     tokens: Annotated[list[TokenRow], describe("The tokens in order.")]
     model: ModelPart
     attention: AttentionPart
+    next_tokens: Annotated[
+        list[NextToken] | UnsetType,
+        describe("Of a decoder whose last layer ran: what comes most likely after the text."),
+    ] = field(default=UNSET, name="next")
 
 
 class HeadPlace(PlacedHead, frozen=True, kw_only=True):

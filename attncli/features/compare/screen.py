@@ -53,7 +53,12 @@ from attncli.features.compare.document import (
     MovedWeight,
     SignedDifference,
 )
-from attncli.features.compare_models.screen import change_sentences, layer_table, next_table
+from attncli.features.compare_models.screen import (
+    change_sentences,
+    layer_table,
+    next_table,
+    next_text,
+)
 from attncli.language import Message, listing, message, plural, say, term
 from attncli.measure.rest import resting_keys
 from attncli.mechanism.spec import head_label, head_name
@@ -788,10 +793,23 @@ def compare_sentences(document: CompareDocument, view: View) -> list[str]:
     """The answer in words: which link changed most; for two ways to attend to one text, what that
     does to the output and to the cost; for two forms of one model, how many heads moved."""
     if document.models is UNSET:
-        return _link_sentences(document, view)
+        return [*_link_sentences(document, view), *_next_sentences(document, view)]
     is_part = document.queries is not UNSET
     changes = change_sentences(document.models, texts=1, view=view, is_part=is_part)
     return [*_link_sentences(document, view), *changes]
+
+
+def _next_sentences(document: CompareDocument, view: View) -> Iterator[str]:
+    """Yield the sentence on the likeliest next token of either side; nothing where a side predicts
+    none, or both the same."""
+    next_a = document.a.next_tokens
+    next_b = document.b.next_tokens
+    if not next_a or not next_b:
+        return
+    a = next_text(next_a[0], view)
+    b = next_text(next_b[0], view)
+    if a != b:
+        yield say(view, "The likeliest next token: {a} in A, {b} in B.", a=a, b=b)
 
 
 def _link_sentences(document: CompareDocument, view: View) -> list[str]:

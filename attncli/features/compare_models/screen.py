@@ -155,14 +155,22 @@ def next_table(change: ModelChange, view: View) -> Lines:
     if change.next is UNSET:
         return Lines()
     rows = [
-        [_next_text(first, view), _next_text(second, view)]
+        [next_text(first, view), next_text(second, view)]
         for first, second in zip_longest(change.next.a, change.next.b)
     ]
     return table(["A", "B"], rows, view, title=message("what comes next"))
 
 
-def _next_text(token: NextToken | None, view: View) -> str:
-    """A next token with its probability; "" for none."""
+def next_text(token: NextToken | None, view: View) -> str:
+    """A next token with its probability, such as `"␣Paris" 77%`.
+
+    Args:
+        token: The token; None for none.
+        view: How it is shown.
+
+    Returns:
+        The text; "" for none.
+    """
     if token is None:
         return ""
     return f"{quote_text(token.token.text, view)} {percent(token.probability)}"

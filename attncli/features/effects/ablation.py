@@ -539,18 +539,18 @@ def _predictions(
     target = None  # a measure of vectors has no target: the own run's first choice is shown
     if request.predicts:
         target = request.target
-    index = order[0] if order else None  # no head where only all at once was measured
+    places = list(order)  # none where only all at once was measured
     vectors = result.vectors
+    has_each = vectors is not None
     if vectors is None:  # measured at other tokens than the one after which the next comes
         strongest = [result.plan.places[place] for place in order[:1]]
         plan = replace(result.plan, places=strongest)
         position = request.position
         at_position = MeasureRequest(("vector",), (position,), position)
         vectors = sweep(result.text, plan, at_position, memory, keep_at=position).vectors
-        if index is not None:
-            index = 0  # the only head of the second sweep
+        places = list(range(len(strongest)))  # the only head of the second sweep
     assert vectors is not None
-    return predictions(result.text, vectors, index, target)
+    return predictions(result.text, vectors, places, target, of_heads=has_each)
 
 
 def _held_notes(model: Model, removal: Removal) -> list[str]:

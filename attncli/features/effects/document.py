@@ -137,6 +137,13 @@ class Predictions(Part, frozen=True, kw_only=True):
     without: Annotated[
         Prediction | None, describe("Without the first of the effects; null without effects.")
     ]
+    probabilities: Annotated[
+        list[Weight] | UnsetType,
+        describe(
+            "The target's probability without each of the effects, in their order; absent where the"
+            " last token is not measured."
+        ),
+    ] = UNSET
     together: Annotated[Prediction, describe("Without all of these heads at once.")]
 
 

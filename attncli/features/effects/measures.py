@@ -132,7 +132,12 @@ class MeasureRequest(Struct, frozen=True):
         every: whether the log-probability of each token that follows is measured.
         versus: the word whose logit is taken away from the target's, both one token then.
         note: called with a sentence that says which spelling of a word is taken.
+
+        Raises UnsupportedError where every following token is measured, and the model has no output
+        head.
         """
+        if every and "logprob" in measures and model.spec.head is None:
+            raise no_output_head(model.spec, message("--measure vector"))
         if query is None:
             position = len(tokens) - 1
         else:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from attncli.arrays.backend import Array, Backend
 from attncli.features.effects.document import Prediction, Predictions
@@ -23,19 +25,26 @@ LIKELIEST = 3
 
 
 def predictions(
-    text: SweepText, vectors: LastVectors, place: int | None, target: int | None
+    text: SweepText,
+    vectors: LastVectors,
+    places: Sequence[int],
+    target: int | None,
+    *,
+    of_heads: bool,
 ) -> Predictions:
     """What would come next after a token in a text's own run, with the change of one head, and with
     all of a sweep's changes at once.
 
     vectors: what leaves the last layer at the token, with all changes at once among it.
-    place: the head's index in the sweep, None for none.
+    places: the indices of heads in the sweep, the one whose likeliest tokens are told first; empty
+        for none.
     target: the vocabulary entry whose probability is shown; None for the own run's first choice.
+    of_heads: whether its probability is told with the change of each of these heads.
     """
     assert vectors.together is not None
     chosen = [vectors.own, vectors.together]
-    if place is not None:
-        chosen.append(vectors.branches[place, 0])
+    if places:
+        chosen.append(vectors.branches[places[0], 0])
     stacked = text.backend.concat([vector[None] for vector in chosen], 0)
     rows = probabilities_after(text.model, text.backend, stacked)
     if target is None:
@@ -44,9 +53,27 @@ def predictions(
     without = None
     if single:
         without = single[0]
+    of_each: list[float] | UnsetType = UNSET
+    if of_heads and places:
+        branches = vectors.branches[list(places), 0]
+        of_each = _probabilities_of(text.model, text.backend, branches, target).tolist()
     return Predictions(
-        target=target_token(text.model, target), own=own, without=without, together=together
+        target=target_token(text.model, target),
+        own=own,
+        without=without,
+        probabilities=of_each,
+        together=together,
     )
+
+
+def _probabilities_of(model: Model, backend: Backend, vectors: Array, target: int) -> Floats:
+    """The probability of one next token, [branch], after vectors that leave the last layer, [branch,
+    width]; those of all tokens are held for a few vectors at a time."""
+    parts = [
+        np.exp(log_softmax(next_logits(model, backend, part))[:, target])
+        for part in portions(vectors, model.spec.vocabulary)
+    ]
+    return np.concatenate(parts)
 
 
 def prediction_of(

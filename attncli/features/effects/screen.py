@@ -370,24 +370,28 @@ def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
     of all heads at once."""
     names = readings_of(document.measures)
     has_difference = "difference" in names
+    # with one value for each effect, and one for all of these heads at once
+    chances = _effect_probabilities(document)
     yield (
         "attention",
         "layer",
         "head",
         *names,
+        *(("probability",) if chances else ()),
         *(f"random_{name}" for name in names),
         "weight",
         "looks_at",
         "looks_weight",
         *(DIFFERENCE_COLUMNS if has_difference else ()),
     )
-    for effect in document.effects:
+    for number, effect in enumerate(document.effects):
         looks = effect.looks
         yield (
             effect.attention,
             effect.layer,
             effect.head,
             *(reading_of(effect, name) for name in names),
+            *chances[number : number + 1],
             *(None if effect.random is None else reading_of(effect.random, name) for name in names),
             effect.weight,
             None if looks is None else looks.key,
@@ -398,7 +402,22 @@ def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
     no_random = [None for _ in names]
     no_link_or_look = (None, None, None)
     cells = _difference_cells(document.together.difference) if has_difference else ()
-    yield ("together", None, None, *together, *no_random, *no_link_or_look, *cells)
+    yield ("together", None, None, *together, *chances[-1:], *no_random, *no_link_or_look, *cells)
+
+
+def _effect_probabilities(document: AblateDocument) -> list[float | None]:
+    """The probability of the target without each head, in the order of effects, then that without
+    all at once; None for one that was not computed, and an empty list of a document that tells no
+    probability."""
+    predictions = document.predictions
+    if predictions is UNSET:
+        return []
+    chances: list[float | None] = [None for _ in document.effects]
+    if predictions.probabilities is not UNSET:
+        chances = list(predictions.probabilities)
+    elif predictions.without is not None:
+        chances[0] = predictions.without.probability
+    return [*chances, predictions.together.probability]
 
 
 DIFFERENCE_COLUMNS = ("held", "moved", "low", "high", "sign_share")

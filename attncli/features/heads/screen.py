@@ -701,7 +701,7 @@ def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
     has_rules = any(head.rules for head in document.heads)
     columns = ["layer", "head", *names, "top_query", "top_key", "top_weight"]
     if has_labels:
-        columns.append("labels")
+        columns += LABEL_COLUMNS
     if has_rules:
         columns += ["rule_overlap", "rules", "rule_weights"]
     yield columns
@@ -715,10 +715,27 @@ def heads_rows(document: HeadsDocument) -> Iterator[Sequence[object]]:
         else:
             row += [link.query, link.key, link.weight]
         if has_labels:
-            row.append(",".join(head.labels or ()))
+            row += _label_cells(head)
         if has_rules:
             row += _rule_cells(head)
         yield row
+
+
+LABEL_COLUMNS = ("labels", "label_scores", "label_thresholds")
+"""The columns of `--plain` on a head's labels."""
+
+
+def _label_cells(head: HeadMetrics) -> tuple[str | None, str | None, str | None]:
+    """The cells of `LABEL_COLUMNS`: the labels of a head, the score that earned each and its
+    threshold, each joined by commas in the same order; None of a head without a label."""
+    if not head.labels:
+        return None, None, None
+    labels = ",".join(head.labels)
+    if not head.label_scores:  # a document of an earlier version
+        return labels, None, None
+    scores = ",".join(f"{label.score:.4g}" for label in head.label_scores)
+    thresholds = ",".join(f"{label.threshold:g}" for label in head.label_scores)
+    return labels, scores, thresholds
 
 
 def _rule_cells(head: HeadMetrics) -> tuple[float | None, str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 from msgspec import UNSET
 
 from attncli.draw.columns import bar_column, column_table, text_column
@@ -656,7 +657,32 @@ def _reasons(document: WhyDocument, view: View) -> list[str]:
         return [_dimension_reason(document, view)]
     query, key = _end_words(document, view)
     sides: tuple[tuple[Literal["query", "key"], str], ...] = (("query", query), ("key", key))
-    return [text for side, word in sides for text in _side_reasons(document, side, word, view)]
+    said = [text for side, word in sides for text in _side_reasons(document, side, word, view)]
+    return [*said, *_median_without(document, view)]
+
+
+def _median_without(document: WhyDocument, view: View) -> Iterator[str]:
+    """Yield the weight without the middle one of all parts of either side, for comparison with that
+    without the largest; nothing over pairs, where parts are interchanged and not taken out."""
+    if document.over_pairs is not UNSET:
+        return
+    without = [part.weight_without for part in document.parts]
+    of_query = [weights.query for weights in without if weights.query is not None]
+    of_key = [weights.key for weights in without if weights.key is not None]
+    if len(of_query) < LEAST_PARTS or len(of_key) < LEAST_PARTS:
+        return
+    yield say(
+        view,
+        "For comparison: over all {count} parts, each taken out alone, the median is {query} on the"
+        " side that asks and {key} on the side that answers.",
+        count=len(of_query),
+        query=f"{np.median(of_query):.2f}",
+        key=f"{np.median(of_key):.2f}",
+    )
+
+
+LEAST_PARTS = 5
+"""Parts of a side from which on their median is told."""
 
 
 def _side_reasons(

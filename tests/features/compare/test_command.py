@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 from asking import ask
+from small_gpt2 import small_gpt2
 from validity import validate
 
+import attncli
 from attncli.draw.safe import cells
+from attncli.errors import UsageError
 
 TEXT = "humpty dumpty sat on the wall"
 QUESTIONS = [
@@ -358,3 +361,36 @@ def test_rows_that_see_nothing_are_named() -> None:
     count = len({row["query"] for row in blind["empty_rows"]})
     assert "In some heads of B" in heads
     assert f"{count - 4} more see no key" in heads
+
+
+def test_what_comes_next_is_told_of_both_texts(tmp_path: Path) -> None:
+    folder = str(small_gpt2(tmp_path / "gpt2"))
+    texts = ("the cat sat on", "the dog sat on")
+    document = ask("compare", *texts, "--model", folder, "--json").json
+    following = [
+        ask("next", text, "--model", folder, "--top", "1", "--json").json["top"][0]
+        for text in texts
+    ]
+    for side, first in zip("ab", following, strict=True):
+        assert document[side]["next"][0]["token"]["id"] == first["token"]["id"]
+        assert document[side]["next"][0]["probability"] == pytest.approx(first["probability"])
+    said = " ".join(ask("compare", *texts, "--model", folder, "--brief").out.split())
+    first = document["a"]["next"][0]["token"]["text"]
+    assert f'The likeliest next token: "{first}"' in said.replace("␣", " ")
+    # of an encoder, or of one text, there is nothing to tell
+    assert "next token" not in ask("compare", "she ate", "he ate", "--brief").out
+    same = ask("compare", texts[0], "--model", folder, "--mask", "causal", "--mask", "causal")
+    assert "next token" not in same.out
+
+
+def test_python_compares_two_texts_in_a_model(tmp_path: Path) -> None:
+    model = attncli.load(str(small_gpt2(tmp_path / "gpt2")))
+    texts = ("the cat sat on", "the dog sat on")
+    runs = [attncli.run(model, text) for text in texts]
+    expected = attncli.compare(*runs, query="on").to_pandas()
+    pd_testing = pytest.importorskip("pandas").testing
+    pd_testing.assert_frame_equal(
+        attncli.compare(*texts, model=model, query="on").to_pandas(), expected
+    )
+    with pytest.raises(UsageError, match="no model that it runs in"):
+        attncli.compare(*texts)

@@ -11,6 +11,8 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from asking import ask
+from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
@@ -160,3 +162,36 @@ def test_parts_side_by_side_are_one_after_the_other(
     for one, other in zip(alone.effects, beside.effects, strict=True):
         assert one.place == other.place
         assert one.readings == pytest.approx(other.readings, rel=1e-9, abs=1e-13)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_each_head_has_the_probability_of_a_run_without_it(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measures, "LOGITS_AT_ONCE", 1000)  # several portions
+    model = attncli.load(small_gpt2(tmp_path / "gpt2"), backend=library, dtype="float64")
+    text = "the cat sat on the mat"
+
+    def probabilities(changes: dict[tuple[int, str], tuple[Zero, ...]]) -> np.ndarray:
+        """Of every next token after the text, [vocabulary], in a run with these changes."""
+        *_, last = model.trace(text, interventions=changes)
+        logits = np.asarray(model.backend.numpy(model.logits(last.after[-1:])), np.float64)[0]
+        return np.exp(logits) / np.exp(logits).sum()
+
+    target = int(probabilities({}).argmax())
+    document = attncli.ablate(model, text)  # of vectors: nothing else reads logits
+    rows = document.rows()
+    assert len(rows) == len(document.effects) + 1
+    for row in rows[:-1]:
+        without = probabilities({(row["layer"], "self"): (Zero((row["head"],)),)})
+        assert row["probability"] == pytest.approx(without[target], abs=1e-10)
+    assert rows[-1]["probability"] == document.predictions.together.probability
+    # measured at another token, effects tell nothing of what comes after the text
+    assert "probability" not in attncli.ablate(model, text, query="cat").rows()[0]
+
+
+def test_the_following_tokens_of_a_model_without_a_head_are_refused() -> None:
+    for options in ((), ("--every",)):
+        answer = ask("ablate", "the cat sat", "--measure", "logprob", *options)
+        assert answer.code == 4
+        assert "predicts no next token" in answer.err

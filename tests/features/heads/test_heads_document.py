@@ -11,6 +11,7 @@ from asking import ask
 from telling import telling
 from validity import validate
 
+import attncli
 from attncli.arrays.numpy_backend import NumpyBackend
 from attncli.errors import UsageError
 from attncli.features.heads.compute import HeadsRequest, _measured_heads, value_sizes
@@ -223,3 +224,24 @@ def test_misuse_is_told() -> None:
         answer = ask("heads", TEXT, *arguments)
         assert answer.code == code, (arguments, answer.err)
         assert "Traceback" not in answer.err
+
+
+def test_labels_in_a_table_have_their_scores_and_thresholds() -> None:
+    document = attncli.heads(attncli.load("minilm"), "The animal was too tired", labels=True)
+    rows = document.rows()
+    assert any(row["labels"] is None for row in rows)
+    for row, head in zip(rows, document.heads, strict=True):
+        cells = [row[name] for name in ("labels", "label_scores", "label_thresholds")]
+        if not head.labels:
+            assert cells == [None, None, None]
+            continue
+        names, scores, thresholds = (cell.split(",") for cell in cells)
+        assert names == head.labels
+        assert [float(value) for value in thresholds] == [
+            score.threshold for score in head.label_scores
+        ]
+        assert all(
+            float(score) >= float(least)
+            for name, score, least in zip(names, scores, thresholds, strict=True)
+            if name != "broad"  # its threshold is a share of the largest entropy
+        )
