@@ -104,13 +104,15 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
                 whole=True,
                 tokens=tokens,
             )
+            # what the run took of time and memory is no part of what is shown
             return replace_member(measured, resources=UNSET)
         case _:
             return _run_document(source, state.layer, state.head)
 
 
 def _run_document(source: LiveSource, layer: int, head: int) -> RunDocument:
-    """The document of one head, as `attn run --layer --head` makes it."""
+    """The document of one head, as `attn run --layer --head` makes it, without what the run took of
+    time and memory."""
     from attncli.features.run.compute import run
 
     document = run(

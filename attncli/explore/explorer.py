@@ -121,8 +121,8 @@ def picture(walk: Walk, width: int, height: int) -> Pane:
 
 
 def _right_pane(walk: Walk, scene: Scene) -> tuple[str, DrawPane | None]:
-    """(title, drawing function) of the pane on the right; ("", None) for the matrix, which the
-    frame draws itself.
+    """(title, drawing function) of the pane on the right; None for the function where the frame
+    draws the matrix itself, whose usual title "" stands for.
     """
     state = scene.state
     view = scene.view
@@ -254,6 +254,7 @@ def help_page(scene: Scene) -> Pane:
     top = min(state.top, max(len(block.rows) - height, 0))
     lines = block.rows[top : top + height]
     if (lines_left := len(block.rows) - top - height) > 0 and height > 1:
+        # the last line makes room for this note, and counts as left, too
         more = plural("↓ {count} more line", "↓ {count} more lines", count=lines_left + 1)
         lines = (*lines[:-1], *remark(more, view).rows)
     return Pane(lines)
@@ -303,7 +304,7 @@ def model_list(scene: Scene, names: Sequence[str]) -> Pane:
                 "No models are on this machine; attn models list says how to get one.", view
             ).rows
         )
-    room = max(scene.height - 3, 1)
+    room = max(scene.height - 3, 1)  # less the title, a blank line and the keys
     top = min(max(chosen_row - room // 2, 0), max(len(names) - room, 0))
     rows: list[Line] = [((say(view, "models on this machine"), "bold"),), ()]
     for number, name in enumerate(names[top : top + room], top):
@@ -349,11 +350,7 @@ def style_of(name: str, light: bool, color: bool) -> Style:
 
 
 class Canvas(Widget, can_focus=True):
-    """The widget that draws the pane which `show` was given last.
-
-    on_choice: called with what lies under a click, None for nothing.
-    on_resized: called when the widget has another size.
-    """
+    """The widget that draws the pane which `show` was given last."""
 
     DEFAULT_CSS = "Canvas { width: 1fr; height: 1fr; }"
 
@@ -365,6 +362,13 @@ class Canvas(Widget, can_focus=True):
         light: bool,
         color: bool,
     ) -> None:
+        """A widget that is blank until it is given a pane.
+
+        on_choice: called with what lies under a click, None for nothing.
+        on_resized: called when the widget has another size.
+        light: whether the screen's ground is light.
+        color: whether colours are drawn.
+        """
         super().__init__()
         self._on_choice = on_choice
         self._on_resized = on_resized
@@ -418,10 +422,8 @@ PAUSE = 0.3
 
 
 class Explorer(App[None]):
-    """The application: everything on one screen, which is the `WalkStage` of its walk. The
-    arguments are those of `Walk`.
+    """The application: everything on one screen, which is the `WalkStage` of its walk.
 
-    driver: the class of Textual's driver, which writes to the terminal; None for its usual one.
     signal_number: the signal that ended the application, None for none.
     failure: the error that ended it, None for none.
     keys_taken: how many keys came from the terminal.
@@ -442,6 +444,11 @@ class Explorer(App[None]):
         load: Callable[[str], Model] | None = None,
         driver: Any = None,
     ) -> None:
+        """Prepare the screen; its walk begins when the application runs.
+
+        driver: the class of Textual's driver, which writes to the terminal; None for its usual one.
+            All other arguments are those of `Walk`.
+        """
         super().__init__(driver_class=driver)
         self.view = view
         self.walk = Walk(source, view, self, start=start, about=about, models=models, load=load)
@@ -454,6 +461,7 @@ class Explorer(App[None]):
         self._stale = False  # whether `draw_soon` has asked for a drawing
         self.question: Question | None = None
         self._typing: Timer | None = None  # runs out when nothing was typed for a while
+        # text is drawn as it is, in the colours that the view has, whatever the environment says
         self.console = Console(
             color_system=COLOR_SYSTEMS[view.colors],
             file=self.console.file,
@@ -699,6 +707,7 @@ class Terminal(LinuxDriver):
         mouse: bool = True,
         size: tuple[int, int] | None = None,
     ) -> None:
+        """A driver for `app`, an `Explorer`; Textual calls this, with its own settings."""
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         # a stream that ignores errors in place of Textual's own, since the terminal may go away
         if sys.__stdout__ is not None:
@@ -714,6 +723,7 @@ class Terminal(LinuxDriver):
         """
         if isinstance(message, events.Key):
             explorer = self._explorer
+            # keys that the application has not taken yet, and those that the line to type in has
             waiting = self._keys - explorer.keys_taken + explorer.line.message_queue_size
             if waiting >= MOST_KEYS and message.key != "ctrl+c":
                 return

@@ -160,6 +160,7 @@ def _word_pieces(word: Word, view: View, width: int, *, is_pair_end: bool) -> li
     width: the most cells that the word may take.
     is_pair_end: whether it is the other end of the chosen pair, which is underlined.
     """
+    # 4 cells stay free, for brackets and marks on both sides
     text = cut(safe(word.text, ascii=view.ascii), max(width - 4, 1), ascii=view.ascii)
     word_style = FAINT if word.quiet else ""
     if word.share is not None and word.share >= LEAST:
@@ -293,9 +294,9 @@ def _look_sentences(scene: Scene) -> list[str]:
     # a word that heads rest on, and a word without weights
     if state.is_turned and loaded_run.rest[state.word]:
         return [resting_reason(own_side[state.word], state.word, word_text, view)]
-    rested = _rested_sentences(scene, word_text)
-    if weights[first] <= 0 and rested:
-        return rested
+    rest_sentences = _rested_sentences(scene, word_text)
+    if weights[first] <= 0 and rest_sentences:
+        return rest_sentences
     if weights[first] <= 0:
         if loaded_run.row((state.layer, state.head), 0) is None:  # no weights are known
             return []
@@ -318,7 +319,7 @@ def _look_sentences(scene: Scene) -> list[str]:
             )
         ]
     visible_count = int(np.count_nonzero(weights > 0)) or 1
-    if weights[first] < EVEN / visible_count and not rested:
+    if weights[first] < EVEN / visible_count and not rest_sentences:
         spread = message(
             "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even"
             " share is {even}.",
@@ -327,13 +328,14 @@ def _look_sentences(scene: Scene) -> list[str]:
             even=f"{1 / visible_count:.2f}",
         )
         return [say(view, spread)]
+    # the second is named, too, where its weight is not far below the first's
     indices = [first]
     if second != first and weights[second] >= SECOND * weights[first]:
         indices = [first, second]
     keys = [
         (_word_text(loaded_run, far_side[index], view), float(weights[index])) for index in indices
     ]
-    return [looks_most_sentence(word_text, keys, view), *rested]
+    return [looks_most_sentence(word_text, keys, view), *rest_sentences]
 
 
 def _rested_sentences(scene: Scene, query: str) -> list[str]:
@@ -403,7 +405,7 @@ def links(scene: Scene) -> Pane:
         scene.loaded_run.widest(side, ascii=scene.view.ascii) for side in ("queries", "keys")
     )
     name_width = min(widest, NAME, max((scene.width - LINE) // 3, 3))
-    room = max(min(scene.width - 2 * name_width - LINE - 7, BAR), 0)
+    room = max(min(scene.width - 2 * name_width - LINE - 7, BAR), 0)  # 7 cells are for the number
 
     # the rows that lines lead to, and the row that they come from
     linked_rows = [row for row, index in enumerate(indices) if weights[index] >= LEAST]
@@ -613,6 +615,7 @@ def draw_frame(frame: Frame) -> Pane:
     top = scene.with_size(width, 2).fit(Pane((_header(frame), ((rule, FAINT),))))
     foot = scene.with_size(width, 1).fit(_footer(scene))
     if frame.whole is not None:
+        # a column stays blank on both sides
         body = scene.with_size(width - 1, room).fit(frame.whole(scene.with_size(width - 2, room)))
         return stack_panes((top, beside(blank(1, room), body), foot))
     answer_pane = _answer_pane(frame, room)
@@ -746,7 +749,7 @@ def _legend(scene: Scene) -> Line:
         # every third shade: more would take too much room
         shades = [palette.colour(number / (SHADES - 1)) for number in range(0, SHADES, 3)]
         ramp: list[Piece] = [(" ", f"on {colour}") for colour in shades]
-    else:
+    else:  # eight marks in place of colours
         ramp = [
             ((sign if signed else shade)(number / 7, ascii=view.ascii), "") for number in range(8)
         ]
@@ -775,8 +778,8 @@ def _answer_pane(frame: Frame, room: int) -> Pane:
 
     room: lines between header and footer.
     """
-    width = frame.scene.width - 2
-    view = structs.replace(frame.scene.view, width=frame.scene.width - 2)
+    width = frame.scene.width - 2  # a column stays blank on both sides
+    view = structs.replace(frame.scene.view, width=width)
     # lines of the sentence and of the answer, at most: a lower window leaves less to them
     if room < 24:
         sentence_lines = 2
@@ -849,6 +852,7 @@ def _footer(scene: Scene) -> Pane:
     view = scene.view
     keys = [key for key in KEYS if key.foot]
     texts = {key.does: spell(say(view, key.foot), ascii=view.ascii) for key in keys}
+    # a key takes its symbol, a blank and its words, with two blanks before the next key
     sizes = {key.does: len(key.symbol) + 1 + cells(texts[key.does]) for key in keys}
     # the cells that the keys which are always there leave to the others
     room = scene.width - 2 - sum(sizes[does] + 2 for does in LAST)

@@ -17,7 +17,7 @@ from attncli.draw.lines import FAINT, Line, Piece, remark
 from attncli.draw.names import arrow
 from attncli.draw.safe import cells, clusters, cut, label, pad, spell
 from attncli.draw.shaded_matrix import normalise, palette_of, shade, sign
-from attncli.explore.loaded_run import LoadedRun, Pair
+from attncli.explore.loaded_run import WHOLE, LoadedRun, Pair
 from attncli.explore.panels import (
     BLANK,
     SHADES,
@@ -249,6 +249,7 @@ def _head_cell(
 def _number_in_three_cells(value: float) -> str:
     """A number in at most three cells: `.65`, `1.0`, `12`, `-.3`; `big` or `-99` for one beyond
     99."""
+    # each bound is where rounding would give a digit more: 99.5 becomes 100, and 0.995 becomes 1.00
     if abs(value) >= 99.5:
         return "big" if value > 0 else "-99"
     if abs(value) >= 9.95:
@@ -281,6 +282,7 @@ def head_summary(scene: Scene) -> Pane:
         for link in head.links
         if link[0] < len(loaded_run.queries) and link[1] < len(loaded_run.keys)
     ]
+    # lines that are kept free for a title and up to three links
     link_lines = 0
     if links and scene.height > 4:
         link_lines = min(len(links), 3) + 1
@@ -330,14 +332,14 @@ def _metric_lines(head: HeadRecord, room: int, scene: Scene) -> Iterator[Line]:
 def _link_line(query: int, key: int, weight: float, scene: Scene) -> Line:
     """A line for one link: the query's word, an arrow, the key's word, and the weight."""
     view = scene.view
-    side = max((scene.width - 8) // 2, 3)
+    side = max((scene.width - 8) // 2, 3)  # cells of a word: 8 are for the arrow and the weight
     query_name = scene.loaded_run.names("queries", ascii=view.ascii)[query]
     key_name = scene.loaded_run.names("keys", ascii=view.ascii)[key]
     return (
         (pad(cut(query_name, side, ascii=view.ascii), side, "right"), ""),
         (arrow(view), FAINT),
         (pad(cut(key_name, side, ascii=view.ascii), side, "left"), ""),
-        (f"{weight:.2f}"[-4:], ""),
+        (f"{weight:.2f}"[-4:], ""),  # four cells, such as 0.65
     )
 
 
@@ -382,10 +384,12 @@ def matrix_area(scene: Scene) -> MatrixArea:
     height = scene.height
     queries = len(scene.loaded_run.queries)
     keys = len(scene.loaded_run.keys)
+    # each word has a cell of its own, two columns wide at least. A column of the terminal is half
+    # as wide as its line is high: cells of 6 by 3, the largest, are square
     if 2 * keys <= width and queries <= height:
         across = min(width // max(keys, 1), 6)
         down = max(min(height // max(queries, 1), across // 2, 3), 1)
-        return MatrixArea(range(queries), range(keys), 1, across, down)
+        return MatrixArea(range(queries), range(keys), block=1, across=across, down=down)
     if state.near:
         rows = _window_around(state.query, queries, height)
         columns = _window_around(state.key, keys, width // 2)
@@ -512,7 +516,8 @@ def _map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
     state = scene.state
     loaded_run = scene.loaded_run
     signed = scene.state.compared_head is not None
-    if area.block > 1 and len(loaded_run.queries) > 1024:
+    # of a longer text the whole matrix would be made anew for each drawing
+    if area.block > 1 and len(loaded_run.queries) > WHOLE:
         return _pooled_map_lines(scene, area)
     weights = weights_of(state, loaded_run, slice(area.rows.start, area.rows.stop))
     if weights is None:
@@ -551,6 +556,7 @@ def _write_weights(
         number = f"{weight:.2f}"[1:]  # such as .65
         if weight >= 0.995:
             number = "1.0"
+        # a number of three characters ends two behind the cell's middle
         text = number.rjust(area.across // 2 + 2).ljust(area.across)
         if view.color:
             text_style = level_style(palette, int(level_map[row, column]))
@@ -650,6 +656,7 @@ def _mark_pair(level_map: NDArray, scene: Scene, area: MatrixArea) -> list[Line]
 def _axis_height(scene: Scene) -> int:
     """Lines that the keys' words take above a map in this room, written downwards."""
     keys = scene.loaded_run.keys
+    # more words than fit: a few lines, as those around the chosen pair or numbers alone are shown
     if 2 * len(keys) > scene.width:
         return min(4, max(scene.height // 4, 1))
     names = scene.loaded_run.names("keys", ascii=scene.view.ascii)

@@ -309,12 +309,16 @@ class LoadedRun:
     rest: on which keys heads rest whatever the text says (the first token, special tokens,
         separators), booleans [key].
     left_out: the kinds of pairs that say little, such as links to special tokens.
-    rules: by (layer, head), the rules that describe a head.
     """
 
     def __init__(
         self, record: RunRecord, rules: Mapping[tuple[int, int], HeadMixture] = NO_RULES
     ) -> None:
+        """A run that has begun, of which no head is known yet.
+
+        record: its heads are added by the caller, as they are computed.
+        rules: by (layer, head), the rules that describe a head.
+        """
         self.record = record
         self.rules = rules
         self.share = 0.0
@@ -425,7 +429,7 @@ class LoadedRun:
         match head.recipe:
             case Exact(weights):
                 matrix = weights[rows]
-            case Roots(codes):
+            case Roots(codes):  # square roots of weights, as multiples of 1 / 65,535
                 matrix = np.square(codes[rows].astype(np.float32) / np.float32(65535))
             case QueryKeyRecipe():
                 matrix = decode_weights(head.recipe, rows, visibility)

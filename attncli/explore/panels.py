@@ -384,6 +384,7 @@ def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
     name_width = max(map(len, names), default=0)
     number_width = max((cells(row.value_text) for row in visible_rows), default=0)
     more_width = max((cells(row.more) for row in visible_rows), default=0)
+    # 6 cells are for the blanks between them
     length = max(min(scene.width - name_width - number_width - more_width - 6, BAR), 0)
 
     lines: list[Line] = []
@@ -603,6 +604,7 @@ def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) ->
     with_words: whether the pane says in words what the step does.
     """
     state = scene.state
+    # as many keys as leave lines for what stands around them
     view = structs.replace(scene.view, top=min(10, max(scene.height - 8, 3)))
     if derivation is None:
         return scene.fit(Pane(remark("deriving …", view).rows))
@@ -675,6 +677,7 @@ def parts(scene: Scene, document: WhyDocument | None) -> Pane:
 
     document: None where it is not known yet.
     """
+    # of either side as many parts as leave lines for the words and titles around them
     view = structs.replace(
         scene.view, top=min(scene.view.top, max((scene.height - 12) // 2, 3)), few=False
     )

@@ -47,17 +47,21 @@ class WorkCancelled(BaseException):
 class Work:
     """One piece of work in a thread of its own, which can be cancelled.
 
-    post: has a function called in the thread of the screen.
-    job: called with this object in the new thread. It calls `report` from time to time, which
-        raises `WorkCancelled` where the job is to stop.
     name: as shown on the screen.
-    on_error: called in the thread of the screen with the error that ended the job.
     share: how much of the work is done, 0 to 1.
     """
 
     def __init__(
         self, post: Post, job: WalkJob, *, name: str, on_error: Callable[[Exception], None]
     ) -> None:
+        """Work whose thread is not started yet.
+
+        post: has a function called in the thread of the screen.
+        job: called with this object in the new thread. It calls `report` from time to time, which
+            raises `WorkCancelled` where the job is to stop.
+        name: as shown on the screen.
+        on_error: called in the thread of the screen with the error that ended the job.
+        """
         self.name = name
         self.share = 0.0
         self._post = post
@@ -175,11 +179,6 @@ class Walk:
 
     It is used in the thread of the screen alone.
 
-    stage: the screen that it is shown on.
-    start: the state that it begins with; None to begin at a strong link.
-    about: the position of the word whose strongest link it then begins at; None for any word.
-    models: gives the names of the models that may be switched to.
-    load: loads the model of a name; None where models cannot be switched.
     loaded_run: what is known of the run in sight; None before the first has begun.
     work: the work in progress, None for none.
     over: what is drawn over the screen, None for nothing.
@@ -200,7 +199,14 @@ class Walk:
         models: Callable[[], list[str]] = list,
         load: Callable[[str], Model] | None = None,
     ) -> None:
-        """See the class for what is given and for the members that are public."""
+        """A walk that has not begun.
+
+        stage: the screen that it is shown on.
+        start: the state that it begins with; None to begin at a strong link.
+        about: the position of the word whose strongest link it then begins at; None for any word.
+        models: gives the names of the models that may be switched to.
+        load: loads the model of a name; None where models cannot be switched.
+        """
         # what is looked at; without a word asked about, the first one
         self.source = source
         self.view = view
@@ -371,19 +377,20 @@ class Walk:
             )
 
     def _compute_once(
-        self, name: str, known: dict[K, V], place: K, compute: Callable[[Work], V]
+        self, name: str, values: dict[K, V], place: K, compute: Callable[[Work], V]
     ) -> None:
-        """Compute a value in the background and store it in `known[place]`, unless it is there.
+        """Compute a value in the background and store it in `values[place]`, unless it is there.
 
-        name: a key of `WORK`.
+        name: of the work, a key of `WORK`.
+        compute: called in the background; returns the value.
         """
-        if place in known:
+        if place in values:
             return
 
         def compute_one(work: Work) -> Callable[[], None]:
             """Compute the value in the background; returns the function that then stores it."""
             value = compute(work)
-            return self.finish_with(lambda: known.update({place: value}))
+            return self.finish_with(lambda: values.update({place: value}))
 
         self.begin(name, compute_one)
 

@@ -128,11 +128,11 @@ def parse_adapter(text: str) -> AdapterRequest:
     folder = text
     weight = 1.0
     if not is_there(Path(text) / CONFIG):
-        match = SPECIFICATION.fullmatch(text)
+        match = SPECIFICATION.fullmatch(text)  # DIR and WEIGHT as its two groups
         if match is not None:
             folder = match[1]
             weight = float(match[2])
-    if not text or not abs(weight) <= LARGEST_WEIGHT:
+    if not text or not abs(weight) <= LARGEST_WEIGHT:  # NaN is refused, too
         raise refused_value("--adapter", text, "DIR or DIR:WEIGHT, such as lora:0.5")
     return AdapterRequest(Path(folder), weight)
 
@@ -226,6 +226,7 @@ class MergedRows:
         parts = change.parts
         if "table_a" in parts:  # an embedding: A is [rank, vocabulary], B is [width, rank]
             delta = parts["table_a"][:, start:stop].T @ parts["table_b"].T
+        # any other matrix: A is [rank, in], B is [out, rank]
         elif self._in_out:
             delta = parts["a"][:, start:stop].T @ parts["b"].T
         else:
@@ -285,13 +286,13 @@ class ReplacedRows:
         """
         self._base = base
         self._name = name
-        self._places = dict(zip(numbers, rows, strict=True))
+        self._new_rows = dict(zip(numbers, rows, strict=True))  # by number
         self._weight = weight
 
     def rows(self, start: int, stop: int) -> Array:
         """The rows start..stop-1 of the table, those of the adapter among them, float64."""
         table = self._base.read_rows(self._name, range(start, stop), "float64")
-        for number, row in self._places.items():
+        for number, row in self._new_rows.items():
             if start <= number < stop:
                 base_row = table[number - start]
                 if self._weight == 1:  # exactly the adapter's row, without a rounding
@@ -320,7 +321,12 @@ class AdaptedCheckpoint(DerivedCheckpoint):
         tokenizer: Path | None,
     ) -> None:
         """The base with these recipes for some of its tensors; where tables have other shapes than
-        the base's, the config states the new size of the vocabulary."""
+        the base's, the config states the new size of the vocabulary.
+
+        adapters: what the merged adapters are called, in the order in which they were merged.
+        shapes: the new shapes of token tables, by the tensor's name.
+        tokenizer: the file that replaces the base's tokenizer; None to keep that.
+        """
         names = dict(base.names())
         for name, shape in shapes.items():
             names[name] = replace(names[name], shape=shape)
@@ -463,24 +469,21 @@ def merge_adapters(base: Checkpoint, requests: Sequence[AdapterRequest]) -> Adap
 
 
 class _Merge:
-    """What adapters change in a base, gathered while they are read; each dictionary goes by the
-    names of the base's tensors.
-
-    changes: the low-rank changes of matrices.
-    shifts: what is added to biases.
-    recipes: for tensors that are replaced, whole or by row.
-    shapes: of token tables whose number of rows an adapter changes.
-    heads: output tables that an adapter stores and the base does not, as it uses its token table.
-    tokenizer: the tokenizer.json of an adapter that changes the vocabulary's size.
-    """
+    """What adapters change in a base, gathered while they are read."""
 
     def __init__(self, base: Checkpoint) -> None:
+        """No changes yet; each dictionary goes by the names of the base's tensors."""
         self.base = base
+        # low-rank changes of matrices, what is added to biases, and how to get the tensors that are
+        # replaced, whole or by row
         self.changes: dict[str, list[_Change]] = {}
         self.shifts: dict[str, list[Array]] = {}
         self.recipes: dict[str, Recipe] = {}
+        # of token tables whose number of rows an adapter changes
         self.shapes: dict[str, tuple[int, ...]] = {}
+        # output tables that an adapter stores and the base does not, as it uses its token table
         self.heads: dict[str, Array] = {}
+        # the tokenizer.json of an adapter that changes the vocabulary's size
         self.tokenizer: Path | None = None
 
 
@@ -733,7 +736,8 @@ def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str
         raise UnsupportedError(
             "this adapter is of the kind {kind}", where=where, expected="LORA", kind=repr(kind)[:80]
         )
-    # a setting that is empty or off asks for nothing
+    # `PLAIN` are the settings that are followed here or change nothing by themselves; of the
+    # others, one that is empty or off asks for nothing
     for key, value in config.items():
         if key not in PLAIN and value not in (None, False, [], {}):
             raise UnsupportedError(
@@ -830,8 +834,9 @@ def _values_by_pattern(
     # only real expressions need the bounded process; plain names are compared below
     matching_modules = _match_modules(key, expressions, whole, modules, where)
     matches = dict(zip(expressions, matching_modules, strict=True))
-    settled: set[str] = set()
+    settled: set[str] = set()  # modules that an earlier entry has matched
     for pattern, value in patterns.items():
+        # of a plain name the anchors of an expression say nothing more
         end = "." + pattern.removeprefix("^").removesuffix("$")
         for module in modules:
             if pattern in matches:
@@ -857,6 +862,7 @@ def _check_targets(config: Mapping[str, Any], modules: Sequence[str], where: str
                 where=where,
                 expected="a list of names of modules, or one expression for them",
             )
+        # "all-linear" is no expression, and names no module that could be compared
         if isinstance(stated, str) and stated != ALL_LINEAR:
             whole = [rf"^(?:{stated})$"]
             (fitting,) = _match_modules(key, [stated], whole, modules, where)

@@ -40,6 +40,7 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.readline())
     _set_limits(begin["seconds"], begin["memory"])
     try:
+        # a task may write lines of its own on the way, by which the parent knows where it was
         _write({"result": perform(request, _write)})
         return
     except TaskError as error:
@@ -68,6 +69,7 @@ def _set_limits(seconds: float, memory: int) -> None:
     with suppress(ImportError):  # Windows has none
         import resource
 
+        # a second more than the timer above has, which says what line it stopped
         limits = (("RLIMIT_AS", memory), ("RLIMIT_CPU", ceil(seconds) + 1), ("RLIMIT_FSIZE", 0))
         for name, limit in limits:
             with suppress(AttributeError, ValueError, OSError):  # not known here, or set lower

@@ -37,11 +37,15 @@ TEMPLATE_LINE = re.compile(r'File "<template>", line ([0-9]{1,9})')
 
 
 def run_bounded(task: str, request: Mapping[str, object]) -> Any:
-    """What a task of `attncli.inputs.bounded_child` returns for this request; both are plain data, as of JSON.
+    """Perform a task in a process of its own, with limits of time and memory, and return its
+    result.
 
-    Raises TaskError where it fails or takes too much time or memory, AttnError where no process can be started. The
-    process is ended with the caller, also where a signal ends that. Python starts without its site
-    module there, which takes a fifth of the time.
+    task: its name, as of `attncli.inputs.bounded_child`.
+    request: what is asked of it; request and result are plain data, as of JSON.
+
+    Raises TaskError where it fails or takes too much time or memory, AttnError where no process can
+    be started. The process is ended with the caller, also where a signal ends that. Python starts
+    without its site module there, which takes a fifth of the time.
     """
     line = json.dumps(request).encode()
     memory = MEMORY + MEMORY_PER_BYTE * len(line)
@@ -51,6 +55,7 @@ def run_bounded(task: str, request: Mapping[str, object]) -> Any:
         "seconds": SECONDS,
         "memory": memory,
     }
+    # only those variables that Python needs: the others may hold secrets
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     try:
         process = subprocess.Popen(
@@ -70,7 +75,9 @@ def run_bounded(task: str, request: Mapping[str, object]) -> Any:
     with process:
         try:
             output, errors = process.communicate(
-                json.dumps(begin).encode() + b"\n" + line + b"\n", SECONDS + GRACE
+                # the process ends itself after `SECONDS`; the grace is for its start
+                json.dumps(begin).encode() + b"\n" + line + b"\n",
+                SECONDS + GRACE,
             )
         except subprocess.TimeoutExpired:
             raise TaskError("time") from None
@@ -99,8 +106,8 @@ def _answer(lines: list[bytes], errors: str, code: int) -> Any:
     if "kind" in last:
         raise TaskError(last["kind"], last["reason"], last["place"])
 
-    # without a result: its time was up (faulthandler writes "Timeout"), the system ended it, or
-    # something else went wrong
+    # without a result: its time was up (faulthandler writes "Timeout"), the system ended it (the
+    # exit code is the signal's number below 0), or something else went wrong
     killed = (-getattr(signal, "SIGXCPU", 0), -getattr(signal, "SIGKILL", 0))
     if not errors.startswith("Timeout") and code not in killed:
         raise TaskError(

@@ -663,7 +663,8 @@ def _find_contents(
     spans: list[list[tuple[int, int]] | None] = [[] for _ in contents]
     place = len(literals[0])
     for group, number in enumerate(numbers):
-        # a content ends where the literal behind its mark begins, with the next content behind that
+        # a content ends where the literal behind its mark begins, with the next content behind that;
+        # of a content that the template changed, no spelling is in the text
         spellings = _spellings(contents[number], text, place)
         following = [literals[group + 1]]
         is_last = group + 1 == len(numbers)
@@ -802,6 +803,7 @@ def _rendered_texts(
     messages; LimitError for one that takes too long or writes too much.
     """
     common = {"tools": tools, "add_generation_prompt": prompt}
+    # as in transformers, where templates may ask whether there are documents
     variables = {"documents": None, **template.special}
     values = [{**variables, "messages": messages, **common} for messages in chats]
     limit = LONGEST_TEXT + LONGEST_PER_CHARACTER * len(json.dumps(values))

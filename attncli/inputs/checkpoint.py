@@ -255,11 +255,11 @@ def _tensors_of_header(
     """Where each tensor of one file lies, by name. Raises UnsupportedError for weights of few bits,
     unless `packed`.
     """
-    for entry in header.entries.values():
-        if packed:  # nothing is refused
-            break
+    entries_to_check = [] if packed else header.entries.values()
+    for entry in entries_to_check:
         if entry.dtype not in DTYPES:
             raise unsupported_dtype(entry.name, entry.dtype, str(path))
+        # the quantisation method that has tensors of such a last word, as "qweight" in "q.qweight"
         method = QUANTISED.get(entry.name.rpartition(".")[2])
         if method is not None:
             what = message(
@@ -270,7 +270,12 @@ def _tensors_of_header(
             raise UnsupportedError(what, where=str(path), expected="float weights")
     return {
         name: TensorInfo(
-            FLOAT8.get(entry.dtype, entry.dtype_name), entry.shape, path, entry.start, entry.end
+            # float8, for which NumPy has no name, under that of ml_dtypes
+            FLOAT8.get(entry.dtype, entry.dtype_name),
+            entry.shape,
+            path,
+            entry.start,
+            entry.end,
         )
         for name, entry in header.entries.items()
     }
@@ -351,6 +356,7 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
             where=str(folder),
             hint="merge it into its base model and save that",
         )
+    # its group is the 3 in model-00001-of-00003.safetensors
     if tensors and (shard := SHARD.fullmatch(tensors[0])) and int(shard[1]) > 1:
         return InputError(
             "found {tensors}: shards, without the index of what lies in which",
@@ -414,7 +420,7 @@ def _as_safetensors(folder: Path, names: Sequence[str]) -> tuple[str, str]:
     """
     first = names[0]
     ending = PurePath(first).suffix
-    if ending in OLDER:
+    if ending in OLDER:  # TensorFlow's or Flax's, read with from_tf=True or from_flax=True
         option = f"'FOLDER', {OLDER[ending]}=True"
         expected = message(
             "{files}, which transformers below version 5 makes of it", files=EXPECTED
@@ -536,9 +542,10 @@ class Pool:
             self._free.remove(smallest)
             return smallest
 
+        # those that are too small go back to the system before a larger one is asked of it
         self._free.clear()
         memory = mmap.mmap(-1, size)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
+        if hasattr(mmap, "MADV_HUGEPAGE"):  # fewer, larger pages are faster to set up
             memory.madvise(mmap.MADV_HUGEPAGE)
         return memory
 
@@ -887,6 +894,7 @@ class Checkpoint:
         name, info: the tensor's, for errors and its shape.
         """
         different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+        # the smallest and the largest stand for all
         for row in different[[0, -1]].tolist() if different.size else ():
             if not info.shape or not 0 <= row < info.shape[0]:
                 what = message(

@@ -77,13 +77,13 @@ class ComputedPieces:
         self._recipe = recipe
         self._row_bytes = shape[1] * 4  # of float32
         self._row_count = shape[0]
-        # rows in a stretch: a multiple of `FAVOURED` where there are as many, and of the recipe's
-        # unit in any case
+        # rows in a stretch: a multiple of `FAVOURED`, with which products are fastest, where there
+        # are as many; and of the recipe's unit in any case
         rows = STRETCH // shape[1]
         if rows >= FAVOURED:
             rows -= rows % FAVOURED
         self._step = max(1, rows // recipe.unit) * recipe.unit
-        self.count = -(-shape[0] // self._step)
+        self.count = -(-shape[0] // self._step)  # rounded up
         self._starts = iter(range(0, shape[0], self._step))
         self._lock = threading.Lock()
 
@@ -232,7 +232,7 @@ class DerivedCheckpoint(Checkpoint):
                 if bias is not None:
                     direct += np.asarray(bias)
                 return direct
-        matrix = StoredMatrix(np.dtype("<f4"), info.shape)
+        matrix = StoredMatrix(np.dtype("<f4"), info.shape)  # computed pieces are float32
         if (
             not recipe.unit
             or in_out

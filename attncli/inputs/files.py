@@ -97,6 +97,7 @@ def make_folder(folder: Path) -> list[Path]:
         try:
             path.mkdir()
         except OSError:
+            # `new` lists the innermost first, so those made so far are its last ones
             for empty in new[len(new) - made_count :]:
                 empty.rmdir()
             raise
@@ -192,12 +193,14 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
         with _write_errors(path), target.open("wb") as stream:
             yield stream
         return
+    # with its ending, by which readers of `present_path` may know the format; a long one might make
+    # the name too long
     if len(target.suffix) <= LONGEST_ENDING:
         ending = target.suffix
     else:
         ending = ""
     beside = target.parent / f".attn-{os.urandom(8).hex()}.tmp{ending}"
-    _temporary[beside] = os.getpid()
+    _temporary[beside] = os.getpid()  # removed if this process is ended
     if alone:
         waiting = None
     else:
@@ -856,7 +859,8 @@ def read_object(
 ) -> dict[str, Any]:
     """The JSON object in a file.
 
-    with_tags: whether `{"__float__": "Infinity"}` stands for that number, and the bare word.
+    with_tags: whether `{"__float__": "Infinity"}`, and the bare word Infinity, stand for that
+        number; the same for NaN.
 
     Raises InputError for a file that is missing, not a file, not UTF-8, not JSON (NaN and Infinity
     are not, nor is a number that no float can hold), not an object, nested too deeply, or that
@@ -893,7 +897,8 @@ def parse_object(
     where: the file, for errors.
     what: what it should hold, for errors.
     most: how many names and values it may hold.
-    with_tags: whether `{"__float__": "Infinity"}` stands for that number, and the bare word.
+    with_tags: whether `{"__float__": "Infinity"}`, and the bare word Infinity, stand for that
+        number; the same for NaN.
 
     Raises InputError for what is no such object, names a key twice, is nested too deeply, or holds
     half of a character; LimitError above `most` names and values.

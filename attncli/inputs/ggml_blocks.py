@@ -163,12 +163,15 @@ def _q3_k(raw: Bytes, out: Floats) -> None:
     # 16 scales of six bits: four low bits each in eight bytes, two high ones each in four bytes
     low = raw[:, 96:104]
     high = raw[:, 104:108]
+    # shifted by 0 and 4 (`PAIR`), by 0, 2, 4 and 6 (`FOURTHS`) and by 0 to 7 (`BITS`), bytes give
+    # their halves, fourths and single bits along an axis of their own
     scales = ((low[:, None] >> PAIR) & 15).reshape(count, 16)
     scales = scales | ((high[:, None] >> FOURTHS) & 3).reshape(count, 16) << np.uint8(4)
     # the two low bits of each number, four numbers in a byte
     parts[:] = ((raw[:, 32:96].reshape(count, 2, 1, 32) >> FOURTHS) & 3).reshape(parts.shape)
     # the third bit lies in 32 bytes of its own: where it is not set, 4 is subtracted
     parts -= (4 - 4 * ((raw[:, None, :32] >> BITS) & 1)).reshape(parts.shape)
+    # scales are stored as numbers from 0 on, 32 more than they are; byte 108 has the block's own
     parts *= (half(raw, 108) * (scales.view(np.int8) - np.int8(32)))[:, :, None]
 
 
@@ -188,9 +191,10 @@ def _scale_k(raw: Bytes, parts: Floats) -> Floats:
     # groups 0-3 have their six bits in one byte; groups 4-7 have four bits in the third integer,
     # and their upper two at the top of the bytes of groups 0-3
     for place, low, packed in ((0, first, third), (1, second, third >> 4)):
-        np.bitwise_and(low, 0x3F3F3F3F, out=six[:, place, 0])
-        six[:, place, 1] = packed & 0x0F0F0F0F | low >> 2 & 0x30303030
+        np.bitwise_and(low, 0x3F3F3F3F, out=six[:, place, 0])  # the low six bits of each byte
+        six[:, place, 1] = packed & 0x0F0F0F0F | low >> 2 & 0x30303030  # four low, two high bits
     scales, offsets = six.view(np.uint8).reshape(len(raw), 2, 8).swapaxes(0, 1)
+    # bytes 0 and 2 hold what all scales, and all offsets, of a block are multiplied by
     parts *= (half(raw, 0) * scales)[:, :, None]
     return -(half(raw, 2) * offsets)
 
@@ -205,7 +209,7 @@ def _q4_k(raw: Bytes, out: Floats) -> Floats:
 def _q5_k(raw: Bytes, out: Floats) -> Floats:
     """Unpack Q5_K blocks, [block, byte], into `out`, [block, number]: 256 integers of five
     bits; each 32 have a scale and an offset of six bits. Returns the offsets, [block, group]."""
-    whole = nibbles(raw[:, 48:], 32)
+    whole = nibbles(raw[:, 48:], 32)  # the low four bits; rows of 32 numbers, each a group
     # bit g of 32 bytes is the fifth bit of the numbers of group g; it is moved to the place of 16
     high = items(raw[:, 16:48], 32).view(np.uint8)
     fifth = np.empty((len(raw), 8), "V32")
@@ -228,13 +232,14 @@ def _q6_k(raw: Bytes, out: Floats) -> None:
     six[:, :, :2] = (low & np.uint8(15)).view("V32")
     six[:, :, 2:] = (low >> np.uint8(4)).view("V32")
     upper = np.empty((count, 2, 4), "V32")
-    for place in range(4):
+    for place in range(4):  # the two bits of row `place` are moved to those of 16 and 32
         upper[:, :, place] = (shift_bits(high, 4 - 2 * place) & np.uint8(48)).view("V32")
     whole = six.view(np.uint8)
     whole |= upper.view(np.uint8)
     whole -= 32  # below 0 it is the same byte of a number with a sign
     out[:] = whole.view(np.int8).reshape(count, SUPER)
-    parts = out.reshape(count, 16, 16)
+    parts = out.reshape(count, 16, 16)  # [block, group, number]
+    # a scale for each group, times the block's own in byte 208
     parts *= (half(raw, 208) * raw[:, 192:208].view(np.int8))[:, :, None]
 
 
@@ -250,11 +255,14 @@ def _iq4_xs(raw: Bytes, out: Floats) -> None:
     of 16 (NONLINEAR); each 32 have a scale of six bits."""
     count = len(raw)
     # eight scales: two high bits each in one integer of 16 bits, four low bits each in four bytes
-    high = np.ascontiguousarray(raw[:, 2:4]).view("<u2") >> np.arange(0, 16, 2, dtype=np.uint16) & 3
-    low = (raw[:, 4:8, None] >> PAIR[:, 0] & 15).reshape(count, 8)
+    pairs_of_bits = np.ascontiguousarray(raw[:, 2:4]).view("<u2")
+    high = pairs_of_bits >> np.arange(0, 16, 2, dtype=np.uint16) & 3
+    low = (raw[:, 4:8, None] >> PAIR[:, 0] & 15).reshape(count, 8)  # low half of a byte, high half
+    # stored as numbers from 0 on, 32 more than they are
     scales = (low | high.astype(np.uint8) << np.uint8(4)).view(np.int8) - np.int8(32)
     np.take(NONLINEAR, nibbles(raw[:, 8:], 16), out=out, mode="clip")
-    parts = out.reshape(count, 8, 32)
+    parts = out.reshape(count, 8, 32)  # [block, group, number]
+    # a scale for each group, times the block's own in byte 0
     parts *= (half(raw, 0) * scales)[:, :, None]
 
 
@@ -262,6 +270,7 @@ def _mxfp4(raw: Bytes, out: Floats) -> None:
     """Unpack MXFP4 blocks, [block, byte], into `out`, [block, number]: 32 numbers of four bits
     (E2M1) and the power of two, one byte, that they share."""
     np.take(E2M1, nibbles(raw[:, 1:], 16), out=out, mode="clip")
+    # exponents are stored as numbers from 0 on, 127 more than they are
     out *= np.ldexp(np.float32(1), raw[:, :1].astype(np.int32) - 127)
 
 

@@ -148,6 +148,7 @@ class _Header:
         """
         tensors: dict[str, GgufTensor] = {}
         place = origin
+        # in the order of their offsets
         for name, shape, block, offset in sorted(infos, key=lambda info: info[3]):
             start = origin + offset
             size = prod(shape) // block.weights * block.bytes

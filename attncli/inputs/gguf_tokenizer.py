@@ -408,6 +408,7 @@ class _ScoredPairs(PairScheme):
 
     def merges(self, ids: Mapping[str, int]) -> list[Merge]:
         """The merges among these pieces by the score of what they make."""
+        # control tokens, bytes and the unknown token are not made of other pieces
         pieces = {piece for piece, number in ids.items() if self._types[number] in JOINED}
         scores = self._scores
 
@@ -417,6 +418,7 @@ class _ScoredPairs(PairScheme):
             left, right = pair
             return -scores[ids[left + right]], ids[left], ids[right]
 
+        # `splits` gives each two pieces that together spell a third
         return sorted(splits(pieces), key=rank)
 
     every_merge = merges
@@ -453,6 +455,7 @@ class _MergedPieces(PairScheme):
         )
         hf = tokenizers.Tokenizer(model)
         hf.normalizer = normalizers.Replace(" ", SPACE)
+        # lines and the breaks between them are cut apart, so that no piece has letters of both
         hf.pre_tokenizer = pre_tokenizers.Split(Regex(r"[^\n]+|\n+"), "isolated")
         hf.decoder = _piece_decoder(begins=False)
         return hf
@@ -557,7 +560,8 @@ def _word_pieces(metadata: Metadata, tokens: Sequence[str]) -> tokenizers.Tokeni
     else:
         unknown_token = "[UNK]"
     hf = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown_token))
-    # the file does not say; a vocabulary without capitals can only be of a model that reads none
+    # the file does not say; a vocabulary without capitals, but for special tokens such as [CLS],
+    # can only be of a model that reads none
     lower = not any(token[:1] != "[" and token != token.lower() for token in vocabulary)
     hf.normalizer = normalizers.BertNormalizer(lowercase=lower)
     hf.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -650,6 +654,7 @@ class _SpecialEnds:
             last = [self._last]
         if not first and not last:
             return
+        # in the library's notation $A and $B are the two texts, and ":1" gives a token the type 1
         hf.post_processor = processors.TemplateProcessing(
             single=[*first, "$A", *last],
             pair=[*first, "$A", *last, "$B:1", *(f"{token}:1" for token in last)],

@@ -477,10 +477,11 @@ def _first_parts(names: Iterable[str]) -> list[str]:
         # "mmproj-…" is the part of a model that sees images
         if not name.lower().endswith(SUFFIX) or name.lower().startswith("mmproj"):
             continue
-        match = LATER_PART.fullmatch(name)
+        match = LATER_PART.fullmatch(name)  # STEM-00001-of-00003.gguf: stem, number, count
         if match is None:
             firsts[name] = name
         else:
+            # parts of one model share stem and count; the first of them in order is kept
             firsts.setdefault(f"{match[1]}-of-{match[3]}", name)
     return sorted(firsts.values())
 
@@ -1052,6 +1053,7 @@ class Remote:
         raw, size = beginning
         # the first eight bytes of the format are the length of the JSON that follows
         header_size = 8 + int.from_bytes(raw[:8], "little")
+        # a header that goes on is fetched to its end, unless `read_header` refuses its length
         if len(raw) < header_size <= min(size, 8 + HEADER_LIMIT):
             rest = self._ask(
                 lambda: self._byte_range(name, revision, len(raw), header_size),
@@ -1409,7 +1411,7 @@ PIECE = 2**18
 @contextmanager
 def _small_pieces() -> Iterator[None]:
     """A context manager in which the hub's library writes what it fetches, and reports it, in small
-    pieces.
+    pieces, so that little is lost where the connection breaks off.
     """
     from huggingface_hub import constants
 

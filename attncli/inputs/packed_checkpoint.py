@@ -292,23 +292,23 @@ class _PackedMatrices:
             value=repr(value)[:80],
         )
 
-    def group_size(self, count: int, of: int, name: str) -> int:
-        """How many numbers share a scale in a row of length `of` with `count` scales. Raises
-        InputError where the scales do not divide the row evenly.
+    def group_size(self, count: int, length: int, name: str) -> int:
+        """How many numbers share a scale along an axis of this length with `count` scales. Raises
+        InputError where the scales do not divide the axis evenly.
 
         name: the tensor of the scales, for errors.
         """
-        if not count or of % count:
+        if not count or length % count:
             what = message(
                 "tensor {name} has {count} scales for rows of {length}",
                 name=repr(name),
                 count=count,
-                length=of,
+                length=length,
             )
             raise InputError(
                 what, where=str(self.raw.info(name).file), expected="as many as divide the row"
             )
-        return of // count
+        return length // count
 
     def byte_weights(self, module: str, parts: Parts) -> None:
         """Add a module's matrix of eight-bit numbers with one scale for all, one for each row, or
@@ -373,6 +373,7 @@ class _PackedMatrices:
                 self.group_size(scales[0], shape[0], name),
                 self.group_size(scales[1], shape[1], name),
             )
+        # the last block of an axis may be smaller, so that their number is rounded up
         self.check_shape(
             name, tuple(-(-length // size) for length, size in zip(shape, block, strict=True))
         )
@@ -399,7 +400,7 @@ class _PackedMatrices:
         if len(shape) != 2 or min(shape) < 1:
             self.check_shape(size, (2,))
         rows, words = self.shape(packed)
-        if words and shape[1] > 0:
+        if words and shape[1] > 0:  # a word has 32 bits
             bits = 32 * words // shape[1]
         else:
             bits = 0
@@ -414,7 +415,8 @@ class _PackedMatrices:
             )
 
         # scales for groups of columns; zero points, which may be packed down the columns, too; the
-        # group of each column where groups are not of neighbours
+        # group of each column where groups are not of neighbours. The last word of a row may be
+        # filled in part, so that numbers of words are rounded up
         self.check_shape(packed, (shape[0], -(-shape[1] * bits // 32)))
         group = self.group_size(self.shape(scale)[-1], shape[1], scale)
         self.check_shape(scale, (rows, shape[1] // group))
@@ -446,8 +448,8 @@ class _PackedMatrices:
         if not isinstance(module_settings, dict):
             bits = self.bits("bits")
         else:
-            bits = int(module_settings.get("bits", 4))
-        rows, words = self.shape(weight)
+            bits = int(module_settings.get("bits", 4))  # 4 is what MLX takes where none is stated
+        rows, words = self.shape(weight)  # words of 32 bits
         mode = self.settings.get("mode", "affine")
         if mode != "affine":
             raise self._setting_error("mode", mode, "affine")
@@ -471,7 +473,7 @@ class _PackedMatrices:
             return
         weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")
         bits = self.bits("bits", "w_bit")
-        per_word = 32 // bits
+        per_word = 32 // bits  # inputs in a word of 32 bits
         words, out = self.shape(weight)
         count = self.shape(scale)[0]  # groups, as scales are [group, out]
         self.check_shape(scale, (count, out))
@@ -528,10 +530,8 @@ class _PackedMatrices:
             by_row = ScaledRows(
                 self.raw, weight, scale, zero=None, block=(1, shape[1]), factor=1 / 127
             )
-            if "weight_format" in parts:
-                idle = [parts["weight_format"]]
-            else:
-                idle = []
+            # how bytes are laid out on a GPU, of no meaning here: only marked as used
+            idle = [parts[name] for name in ("weight_format",) if name in parts]
             self.add_matrix(f"{module}.weight", shape, "INT8", by_row, [weight, scale, *idle])
             return
         state_part = next((part for part in parts if part.startswith(f"weight.{STATE}")), None)
@@ -548,13 +548,18 @@ class _PackedMatrices:
         # with scales and a table of 256 numbers for these codes
         names = NESTED if nested else NESTED[:2]
         stored = self.stored_parts(module, parts, *(f"weight.{name}" for name in names))
+        scales, table, *of_scales = stored
+        # the last byte and the last block may be filled in part, so that both are rounded up; the
+        # bytes stand in one column or in one row
         blocks = -(-count // block)
-        self.check_shape(weight, (-(-count // 2), 1), (1, -(-count // 2)))
-        self.check_shape(stored[0], (blocks,))
-        self.check_shape(stored[1], (16,))
+        size = -(-count // 2)
+        self.check_shape(weight, (size, 1), (1, size))
+        self.check_shape(scales, (blocks,))
+        self.check_shape(table, (16,))
         if nested:
-            self.check_shape(stored[2], (-(-blocks // stated["nested_blocksize"]),))
-            self.check_shape(stored[3], (256,))
+            outer_scales, outer_table = of_scales
+            self.check_shape(outer_scales, (-(-blocks // stated["nested_blocksize"]),))
+            self.check_shape(outer_table, (256,))
         recipe = CodedMatrix(self.raw, weight, stored, stated, count)
         scheme = state_part.rpartition("__")[2].upper()  # "…bitsandbytes__nf4" is NF4
         self.add_matrix(f"{module}.weight", shape, scheme, recipe, [weight, state, *stored])
@@ -566,18 +571,19 @@ class _PackedMatrices:
             self.byte_weights(module, parts)
             return
         names = ("weight", "weight_scale", "weight_scale_2")
-        weight, scale, whole = self.stored_parts(module, parts, *names)
-        rows, pairs = self.shape(weight)
+        weight, scale, scale_of_all = self.stored_parts(module, parts, *names)
+        rows, pairs = self.shape(weight)  # a byte holds a pair of codes
         self.check_shape(scale, (rows, 2 * pairs // NVFP4_GROUP))
-        self.check_shape(whole, (), (1,))
+        self.check_shape(scale_of_all, (), (1,))
+        # for arithmetic in four bits, which is not done here: only marked as used
         idle = [parts[name] for name in ("input_scale",) if name in parts]
-        recipe = NvRows(self.raw, weight, scale, whole)
-        used = [weight, scale, whole, *idle]
+        recipe = NvRows(self.raw, weight, scale, scale_of_all)
+        used = [weight, scale, scale_of_all, *idle]
         self.add_matrix(f"{module}.weight", (rows, 2 * pairs), "NVFP4", recipe, used)
 
     def _quantization_state(self, name: str) -> Mapping[str, Any]:
         """What bitsandbytes' JSON beside a matrix of codes says: its shape, block sizes and offset.
-        Raises InputError."""
+        Raises InputError where it does not say them, or states sizes that no matrix has."""
         try:
             state = json.loads(bytes(self.raw.read(name).astype(np.uint8)).decode())
             sizes = [state["blocksize"], *state["shape"], state.get("nested_blocksize", 1)]
@@ -588,7 +594,7 @@ class _PackedMatrices:
                 offset = float(state.get("nested_offset", 0.0))
                 return {**state, "nested_offset": offset, "nested_blocksize": sizes[-1]}
         except (ValueError, KeyError, TypeError):
-            pass
+            pass  # no JSON, or without these keys: the error below says so
         what = message("tensor {name} does not say what the codes are", name=repr(name))
         raise InputError(
             what,
@@ -605,6 +611,7 @@ class _PackedMatrices:
             stem = part.removesuffix("_blocks")
             blocks, scale = self.stored_parts(module, parts, part, f"{stem}_scales")
             shape = self.shape(blocks)
+            # [expert, out, block, byte]: the 32 codes of a block fill 16 bytes
             if len(shape) != 4 or shape[3] != 16:
                 self.check_shape(blocks, (*shape[:3], 16))  # raises
             experts, out, count, _ = shape
@@ -812,15 +819,17 @@ class GptqMatrix:
 
 
 class AwqMatrix:
-    """A recipe (it computes a matrix when it is read): one in AWQ's format.
-
-    names: its stored tensors, of words, zero points, scales.
-    group: how many inputs in a row share a scale.
-    """
+    """A recipe (it computes a matrix when it is read): one in AWQ's format."""
 
     unit = 0
 
     def __init__(self, raw: Checkpoint, names: tuple[str, str, str], group: int) -> None:
+        """The recipe of one matrix, which is only computed whole.
+
+        raw: the checkpoint whose stored tensors the names are of.
+        names: the tensors of words, zero points and scales.
+        group: how many inputs in a row share a scale.
+        """
         self._raw = raw
         self._names = names
         self._group = group
@@ -876,18 +885,18 @@ class CodedMatrix:
 
     def rows(self, start: int, stop: int) -> Array:
         """The whole matrix, float [row, column]; start and stop are not used."""
-        # two codes in each byte, the high one first; `_stored` has the tensors of the blocks'
-        # scales and of the table that codes stand for, and, nested, of the scales' own scales and
-        # table
+        scale_name, table_name, *of_scales = self._stored
+        # two codes in each byte, the high one first
         packed = self._raw.read(self._weight).reshape(-1)
         codes = np.stack((packed >> 4, packed & 15), axis=1).reshape(-1)[: self._count]
-        numbers = self._raw.read(self._stored[1], "float32")[codes]
-        scales = self._raw.read(self._stored[0])
-        if len(self._stored) > 2:
+        numbers = self._raw.read(table_name, "float32")[codes]
+        scales = self._raw.read(scale_name)
+        if of_scales:
             # the blocks' scales are codes themselves, with a table, scales and an offset of theirs
-            table = self._raw.read(self._stored[3], "float32")
+            outer_scale_name, outer_table_name = of_scales
+            table = self._raw.read(outer_table_name, "float32")
             outer = np.repeat(
-                self._raw.read(self._stored[2], "float32"), self._state["nested_blocksize"]
+                self._raw.read(outer_scale_name, "float32"), self._state["nested_blocksize"]
             )
             scales = table[scales] * outer[: scales.size] + np.float32(self._state["nested_offset"])
         numbers *= np.repeat(scales.astype(np.float32), self._state["blocksize"])[: self._count]

@@ -220,18 +220,18 @@ def _draw_pairs(
         stream = template.seed
     else:
         stream = seed
-    known: set[Pair] = set()
+    pairs: set[Pair] = set()
     for attempt in range(most * ATTEMPTS):
         values = _draw_values(template.lists, stream, attempt)
         if values is None:
             continue
         pair = Pair(*(_fill(template, name, values) for name in MEMBERS))
-        if pair not in known and pair.answer != pair.versus:
-            known.add(pair)
+        if pair not in pairs and pair.answer != pair.versus:
+            pairs.add(pair)
             yield pair
-        if len(known) == most:
+        if len(pairs) == most:
             return
-    if not known:
+    if not pairs:
         expected = message("lists long enough for values that differ within a pair")
         raise InputError("this template gives no pair", where=where, expected=expected)
 
@@ -266,11 +266,11 @@ def _fill(template: _Template, member: str, values: Mapping[str, str]) -> str:
 
 def _check_template(members: Mapping[str, object], where: str) -> _Template:
     """The template that an object describes. Raises InputError, naming the member that is wrong."""
-    known = ("template", "lists", "clean", "corrupt", "answer", "versus", "count", "seed")
-    unknown = [name for name in members if name not in known]
+    member_names = ("template", "lists", "clean", "corrupt", "answer", "versus", "count", "seed")
+    unknown = [name for name in members if name not in member_names]
     if unknown:
         what = message("a template of pairs has no {name}", name=repr(unknown[0]))
-        raise InputError(what, where=where, expected=listing(known))
+        raise InputError(what, where=where, expected=listing(member_names))
     lists = _check_lists(members.get("lists"), where)
     # of either text the places that repeat another: {"C": "A"} writes the value of A in place of C
     alike = {

@@ -181,6 +181,7 @@ class ReadAhead:
                     if self._is_stopped:
                         return
                 count = min(PIECE, stretch.stop - start)
+                # not where those who need the bytes have overtaken this thread
                 if self._reached_bytes >= self._taken_bytes and not stretch.file.at_hand(
                     start + count - 1
                 ):
@@ -239,14 +240,16 @@ class StoredMatrix(Struct, frozen=True, eq=False):
     def multiply_pieces(
         self, pieces: PieceSource, x: AnyArray, backend: Backend, bias: AnyArray | None
     ) -> tuple[AnyArray, bool]:
-        """x·Wᵀ + b, [row, out], and whether every number of W is finite in both types.
+        """x·Wᵀ + b, [row, out], and whether every number of W is finite, as it is stored and as it
+        is multiplied.
 
         pieces: whole rows of the stored matrix, in its type.
         x: [row, in].
         bias: [out], None for none.
 
-        A weight that is infinite or NaN makes all numbers of its column of the product so. Each
-        weight is looked at only where the product's first row has such a number.
+        A weight that is infinite or NaN makes all numbers of its column of the product so. To find
+        one, the product's first row is looked at, and the weights only where that holds such a
+        number.
         """
         if backend.name != "numpy":
             return self._multiply_by_library(pieces, x, backend, bias)
@@ -297,7 +300,8 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         result = np.empty((len(x), rows), x.dtype)
         finite: list[bool] = []
 
-        # the height of a tile: a multiple of the block in which few rows of x are multiplied best
+        # the rows of W in a tile: about `step` numbers, and a multiple of the block in which few
+        # rows of x are multiplied best
         has_few_rows = len(x) <= numpy_backend.FEW_ROWS
         if has_few_rows:
             block = numpy_backend.block_of(x) or 1  # None: no block is faster than another
@@ -309,6 +313,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
             step = STEP
         tile_height = max(step // width // block, 1) * block
 
+        # what overflows becomes infinite, which is looked for below
         @np.errstate(over="ignore", invalid="ignore")
         def multiply_rest() -> None:
             """Take pieces of the matrix until none is left: convert each to the type of x tile by

@@ -340,6 +340,7 @@ def _tokens_of_rule(
                 spec=repr(rule.spec),
             )
             forms = listing(KINDS)
+            # words of the text without a sign of regular expressions are a pattern as they stand
             if rule.spec in text and not set(rule.spec) & set(r"\.^$*+?{}[]|()/"):
                 forms = message(
                     '{kinds}; words as they stand in the text: "{name}=/{words}/"',
@@ -379,7 +380,7 @@ def _tokens_of_range(
             last = len(tokens) - 1
         case "lines":
             last = len(starts) - 1
-            # lines count from 1: line 1 is starts[0] to starts[1]
+            # lines count from 1: line 1 is starts[0] to starts[1]; behind the last there is nothing
             span = starts[min(low, last + 1) - 1], starts[min(high, last)]
             members = _tokens_in_spans([span], tokens)
         case _:
@@ -492,13 +493,14 @@ def _tokens_of_json(
         )
         raise rule.error(what, message("such as {example}", example="json:$.docs[0]"))
 
-    # the values at the end of the path, in all JSON of the text; and paths for a suggestion
-    known: dict[str, None] = {}
+    # the values at the end of the path, in all JSON of the text; and, one level deeper than the
+    # path, paths for a suggestion
+    suggestions: dict[str, None] = {}
     places = []
     for place in _json_starts(text):
         for keys, start, stop in _json_values(text, place, (), len(steps) + 1):
-            if len(known) < MOST_WORDS:
-                known[_path_text(keys)] = None
+            if len(suggestions) < MOST_WORDS:
+                suggestions[_path_text(keys)] = None
             if len(keys) == len(steps) and all(
                 step in ("*", str(key)) for step, key in zip(steps, keys, strict=True)
             ):
@@ -506,11 +508,11 @@ def _tokens_of_json(
                 places.append((start + 1, stop - 1) if is_text else (start, stop))
 
     if not (members := _tokens_in_spans(places, tokens)):
-        if not known or places:
+        if not suggestions or places:
             raise _empty_region(
                 rule, message("a value with text in it" if places else "a text with JSON in it")
             )
-        close = get_close_matches(path[: LONGEST_WORD * 4], known, n=1, cutoff=0)
+        close = get_close_matches(path[: LONGEST_WORD * 4], suggestions, n=1, cutoff=0)
         raise _empty_region(
             rule, message("a path of the JSON in the text, such as {path}", path=close[0])
         )
@@ -541,7 +543,7 @@ def _json_starts(text: str) -> Iterator[int]:
             place = _json_end(text, opening.start())
         except (ValueError, RecursionError) as error:
             place = opening.end()
-            read += getattr(error, "pos", UNTOLD)
+            read += getattr(error, "pos", UNTOLD)  # a RecursionError does not say how far it read
             if read > MOST_READ:
                 what = message("too many brackets of this text open JSON that is none")
                 raise LimitError(what, expected="JSON, or a region of another form") from error

@@ -70,7 +70,7 @@ def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where
     count = not_empty = 1
     for size in sizes:
         if type(size) is not int or not 0 <= size < 2**62:
-            not_empty = 2**63
+            not_empty = 2**63  # refused below, as a product that is too large
             break
         count *= size
         # NumPy counts the bytes of an empty array as if its empty axes were of length 1.
@@ -317,7 +317,7 @@ def write_safetensors(
         }
         end = stop
     raw = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode()
-    raw += b" " * (-len(raw) % 8)
+    raw += b" " * (-len(raw) % 8)  # to a multiple of 8, so that the data behind it are aligned
     if len(raw) > HEADER_LIMIT:
         what = message("the header of the file would take {raw:,} bytes", raw=len(raw))
         raise LimitError(

@@ -103,6 +103,7 @@ def _cluster_kind(text: str, begin: int, end: int) -> ClusterKind:
 
 def is_unspaced(char: str) -> bool:
     """Whether a character is of a script that is written without spaces."""
+    # most characters come before the first range: one comparison decides
     return char >= UNSPACED[0][0] and any(first <= char <= last for first, last in UNSPACED)
 
 

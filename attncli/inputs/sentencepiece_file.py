@@ -90,6 +90,7 @@ def read_pieces(raw: bytes, name: str) -> SentencePieces:
                 trainer = dict(_fields(value))
             elif number == 3:
                 normalizer = dict(_fields(value))
+        # what the numbers of these fields mean, sentencepiece_model.proto says
         rule = int(trainer.get(3, UNIGRAM))
         charsmap = bytes(normalizer.get(2, b""))
         finite = bool(np.isfinite(scores).all())

@@ -143,7 +143,8 @@ def _added_tokens(files: VocabularyFolder) -> dict[int, AddedToken]:
 
 def _words(files: VocabularyFolder) -> PieceTokenizer | None:
     """The tokenizer of a vocab.txt by BERT's rule; None where the settings name a class with
-    another rule, or the vocabulary lacks BERT's special tokens."""
+    another rule, or the vocabulary lacks BERT's special tokens. Raises InputError for a file that
+    is no UTF-8."""
     name = files.where(WORDS)
     try:
         lines = files.raw(WORDS).decode("utf-8").splitlines()
@@ -165,7 +166,7 @@ def _words(files: VocabularyFolder) -> PieceTokenizer | None:
     hf = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=specials["unk_token"]))
     hf.normalizer = normalizers.BertNormalizer(
         handle_chinese_chars=chinese is not False,
-        strip_accents=strips if isinstance(strips, bool) else None,
+        strip_accents=strips if isinstance(strips, bool) else None,  # None: as for `lowercase`
         lowercase=lower,
     )
     hf.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -186,8 +187,10 @@ def _add(
 
     Raises InputError where one of these would have another id than the settings say.
     """
-    known = [token for token in dict.fromkeys(specials) if hf.token_to_id(token) is not None]
-    hf.add_special_tokens([AddedToken(token, normalized=False) for token in known])
+    special_tokens = [
+        token for token in dict.fromkeys(specials) if hf.token_to_id(token) is not None
+    ]
+    hf.add_special_tokens([AddedToken(token, normalized=False) for token in special_tokens])
     for number, token in _added_tokens(files).items():
         hf.add_tokens([token])
         if hf.token_to_id(token.content) != number:
@@ -212,6 +215,7 @@ def _put_between(hf: tokenizers.Tokenizer, first: str | None, last: str | None) 
         after = [last]
     if not before and not after:
         return
+    # in the library's notation $A and $B are the two texts, and ":1" gives a token the type 1
     hf.post_processor = processors.TemplateProcessing(
         single=[*before, "$A", *after],
         pair=[*before, "$A", *after, "$B:1", *(f"{token}:1" for token in after)],
@@ -251,7 +255,7 @@ def _byte_pairs(files: VocabularyFolder) -> PieceTokenizer | None:
     begins = files.settings.get("add_prefix_space") is True
     if rule.composes:
         hf.normalizer = normalizers.NFC()
-    if rule.patterns is GPT2:
+    if rule.patterns is GPT2:  # the library has GPT-2's pattern built in
         hf.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=begins)
     else:
         steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in rule.patterns]
@@ -447,6 +451,7 @@ def _tekken(files: VocabularyFolder) -> PieceTokenizer:
         count = int(config["default_num_special_tokens"])
         size = int(config["default_vocab_size"]) - count
         pattern = str(config["pattern"])
+        # the file may list more pieces than the vocabulary takes
         ranked = sorted(content["vocab"], key=lambda entry: int(entry["rank"]))[:size]
         control = {
             int(entry["rank"]): str(entry["token_str"])
@@ -458,6 +463,7 @@ def _tekken(files: VocabularyFolder) -> PieceTokenizer:
             )
             for entry in ranked
         ]
+        # <unk>, <s> and </s> are always among the special tokens
         if not 3 <= count <= 10_000 or len(pieces) != size:
             raise ValueError(count)
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:

@@ -21,13 +21,14 @@ WORD = 2**64
 
 
 class StringTable(Sequence[str]):
-    """Texts by number, each decoded from UTF-8 when it is asked for; U+FFFD for bytes that are none.
-
-    raw: the bytes that hold them.
-    starts, ends: where each begins and ends in them, [text].
-    """
+    """Texts by number, each decoded from UTF-8 when it is asked for; U+FFFD for bytes that are none."""
 
     def __init__(self, raw: bytes, starts: Array, ends: Array) -> None:
+        """The table of texts that lie in some bytes.
+
+        raw: the bytes that hold them.
+        starts, ends: where each begins and ends in them, [text].
+        """
         self.raw = raw
         self.starts = starts
         self.ends = ends
@@ -92,10 +93,13 @@ class StringTable(Sequence[str]):
             padded = self.raw + bytes(PREFIX)
             # every eight bytes that follow one another, as one number; few begin at a multiple of eight
             words = np.ndarray((len(padded) - PREFIX + 1,), "<u8", padded, 0, (1,))
-            unused_bits = (PREFIX * (PREFIX - np.minimum(lengths, PREFIX))).astype(np.uint64)
+            # of a text shorter than eight bytes, the bits of those behind it are shifted out
+            unused_bytes = PREFIX - np.minimum(lengths, PREFIX)
+            unused_bits = (8 * unused_bytes).astype(np.uint64)
             first = words[self.starts] << unused_bits
             first[lengths == 0] = 0  # a shift by all 64 bits leaves a number as it is
             last = np.where(lengths < PREFIX, first, words[np.maximum(self.ends - PREFIX, 0)])
+            # the first and the last eight bytes and the length, mixed
             spread = np.uint64(SPREAD)
             self._keys = first ^ (last * spread) ^ (lengths.astype(np.uint64) * spread)
         return self._keys

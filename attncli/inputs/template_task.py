@@ -122,10 +122,12 @@ def _line_of(error: BaseException, template: Any) -> int | None:
 
 
 def _environment() -> Any:
-    """Jinja as chat templates expect it: immutable, sandboxed, and with nothing that fills the memory in one step."""
+    """Jinja as chat templates expect it: immutable, sandboxed, and with nothing that fills the
+    memory in one step."""
     environment = _TemplateSandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )
+    # in place of Jinja's own, which pad a text to any length
     environment.filters["center"] = _center
     environment.filters["format"] = partial(_format, environment)
     environment.globals.pop("lipsum")  # makes texts of any length
@@ -188,6 +190,7 @@ class _TemplateSandbox(ImmutableSandboxedEnvironment):
             len(side) if isinstance(side, str | list | tuple | dict) else abs(side or 0)
             for side in (left, right)
         ]
+        # bounds far above what a template needs, within which a result is small
         if operator == "**" and (sizes[0] > 1000 or sizes[1] > 100):
             raise _BeyondError("power")
         if operator == "*" and sizes[0] * sizes[1] > LONGEST_PRODUCT:
@@ -228,18 +231,22 @@ class _Variables(Namespace):
         Namespace.__init__(self, names)
 
     def __setitem__(self, name: str, value: Any) -> None:
+        """Set a variable. Raises _BeyondError for a name that begins with an underscore."""
         if str(name).startswith("_"):
             raise _BeyondError("name")
         super().__setitem__(name, value)
 
 
 class _Dictionary:
-    """What templates get in place of the class `dict`: it can be called and has `fromkeys`, nothing else."""
+    """What templates get in place of the class `dict`: it can be called and has `fromkeys`, nothing
+    else."""
 
     def __call__(self, *args: Any, **values: Any) -> dict[Any, Any]:
+        """A dictionary, as `dict` makes it of these arguments."""
         return dict(*args, **values)
 
     def fromkeys(self, *args: Any) -> dict[Any, Any]:
+        """A dictionary with these keys, as `dict.fromkeys` makes it."""
         return dict.fromkeys(*args)
 
 
@@ -248,9 +255,15 @@ def _refuse(reason: str) -> None:
     raise _RefusedError(reason)
 
 
-def _to_json(value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None,
-            sort_keys: bool = False) -> str:  # fmt: skip
-    """A value as JSON, characters beyond ASCII as they are: the filter `tojson` of templates."""
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: Any = None,
+    separators: Any = None,
+    sort_keys: bool = False,
+) -> str:
+    """The filter `tojson` of templates: a value as JSON, characters beyond ASCII as they are unless
+    a template asks otherwise. The other arguments are those of `json.dumps`."""
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )

@@ -151,6 +151,7 @@ class TextVocabulary:
             that go around a text.
         with_added: whether the spelling of an added token within a text is read as that token.
         """
+        # at each character as many parts may begin as a piece has lengths
         most = sum(len(text) * min(len(text), self._longest) for text in texts)
         if len(self._sought) + most > MOST_PARTS:
             return None

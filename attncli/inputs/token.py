@@ -464,6 +464,8 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
         for phrase, which in ((reference, ""), (text, count)):
             if which and not re.fullmatch("[0-9]{1,18}", which):
                 continue
+            # without regard to case; then with it, as tokens of bytes, such as `<0xC3>`, have no
+            # case and may spell a capital letter
             for without_marks, form in product(
                 (_lower_without_marks, _strip_marks), _written_forms(phrase)
             ):
@@ -605,14 +607,14 @@ def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
     """
     if not any(token.unknown for token in tokens[span.first : span.stop]):
         return
-    known = dict.fromkeys(
+    known_texts = dict.fromkeys(
         _token_text(token) for token in tokens if not token.unknown and not token.special
     )
     raise InputError(
         "{reference} is unknown to this model: it cannot tell it from other unknown words",
         expected=(
-            message("one of: {value}", value=" ".join([*known][:SHOWN]))
-            if known
+            message("one of: {value}", value=" ".join([*known_texts][:SHOWN]))
+            if known_texts
             else "a text with words that the model knows"
         ),
         hint="--unknown takes it all the same",

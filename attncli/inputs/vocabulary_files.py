@@ -207,7 +207,8 @@ def missing_tokenizer(folder: Path) -> tuple[Message, Message | str]:
     files = VocabularyFolder.read(folder)
     place = quote(str(folder))
 
-    # a tokenizer that is a program of transformers: only that can give ids
+    # a tokenizer that is a program of transformers: only that can give ids; `UNWRITTEN` has the
+    # families of such tokenizers by their classes
     family = str(files.settings.get("model_type"))
     if files.kind:
         program = UNWRITTEN.get(files.kind)

@@ -84,6 +84,7 @@ def _offsets_of_bytes(text: str, pieces: Sequence[tuple[int, int, str]]) -> list
         matches = [BYTE_PIECE.fullmatch(spelling) for spelling in spellings]
         spelled_bytes = bytes(int(match[1], 16) for match in matches if match)
         are_all_bytes = len(spelled_bytes) == len(spellings)
+        # "surrogatepass": a lone surrogate, which the text may hold, has bytes all the same
         if are_all_bytes and spelled_bytes == characters.encode("utf-8", "surrogatepass"):
             for place, character in enumerate(characters, start):
                 count = len(character.encode("utf-8", "surrogatepass"))
@@ -216,7 +217,7 @@ class PieceTokenizer:
         return [token.relocate(place, -1) for place, token in enumerate(whole[len(line) :])]
 
     def _encoder_of(self, texts: Sequence[str], *, with_added: bool = True) -> tokenizers.Tokenizer:
-        """The library's tokenizer that cuts these texts.
+        """The library's tokenizer that cuts these texts; here the same for all texts.
 
         with_added: whether it recognises special and added tokens in them.
         """
@@ -348,7 +349,7 @@ class PieceTokenizer:
         return text
 
     def _decoder_of(self, ids: Sequence[int]) -> tokenizers.Tokenizer:
-        """The library's tokenizer that decodes these ids."""
+        """The library's tokenizer that decodes these ids; here the same for all ids."""
         return self.hf
 
     def _piece(self, code: int) -> str | None:
@@ -464,6 +465,8 @@ class PartTokenizer(PieceTokenizer):
     """A `PieceTokenizer` of a large vocabulary, which builds what its texts need of it."""
 
     def __init__(self, vocabulary: TextVocabulary, name: str) -> None:
+        """The tokenizer of a vocabulary, `name`. Raises InputError for one that would lengthen a
+        text beyond reason, which shows without any piece."""
         self.vocabulary = vocabulary
         self.name = name
         check_growth(vocabulary.for_ids(()), name)
@@ -561,7 +564,7 @@ class _WorkThread:
         """The thread's loop: do tasks one after the other until None comes."""
         while (work := self._tasks.get()) is not None:
             self._results.put(_try(work))
-            del work
+            del work  # while the thread waits, it keeps nothing of it in memory
 
 
 def _try(work: Callable[[], Result]) -> tuple[Result | None, BaseException | None]:
@@ -707,7 +710,7 @@ def _growth(normalizer: Any) -> int:
             case "Replace":
                 pattern = part["pattern"].get("String", "")
                 content = part["content"]
-                if pattern:
+                if pattern:  # how many times as long, rounded up
                     growth *= max(1, -(-len(content) // len(pattern)))
                 else:  # a regular expression, which may match between any two characters
                     growth *= 1 + len(content)

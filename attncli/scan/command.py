@@ -507,7 +507,8 @@ class _Counter:
         """Texts done, texts per second and failed shards, for the bar."""
         done_texts = f"{self._done:,}"
         every = f"{self._all:,}"
-        pace = f"{self._done / max(time.monotonic() - self._start_time, 1e-9):.1f}"
+        seconds = max(time.monotonic() - self._start_time, 1e-9)  # never 0, to divide by
+        pace = f"{self._done / seconds:.1f}"
         if self._failed:
             return message(
                 "{done_texts} of {every} texts · {pace} texts/s · failed shards: {failed}",
@@ -670,6 +671,7 @@ def show(
     view = validate_options(output, environment, "scan", files=files)
     _check_page_name(html)
     has_pages = html is not None or site is not None
+    # of two scans the screen shows one head: as it is in the first, and how it differs
     is_beside = len(out) == 2 and head is not None and not has_pages
     about_one_scan: dict[str, object] = {
         "--json": output.json,

@@ -35,13 +35,14 @@ def first_key_name(number: int) -> str:
 
 
 class ConditionCounts:
-    """Counts for a shard in how many texts each head has a link that meets a condition.
-
-    conditions: those of `--find`.
-    starts: the number of each layer's first head, then the number of all heads.
-    """
+    """Counts for a shard in how many texts each head has a link that meets a condition."""
 
     def __init__(self, spec: Spec, conditions: Sequence[Condition], starts: Ints) -> None:
+        """Counts of nothing yet.
+
+        conditions: those of `--find`.
+        starts: the number of each layer's first head, then the number of all heads.
+        """
         self._masks = [block.attention.mask for block in spec.blocks]
         self._conditions = conditions
         self._starts = starts
@@ -154,7 +155,9 @@ def _sees(sight: Sight, queries: Ints, keys: Ints) -> np.ndarray[tuple[int], np.
     """
     first, last = sight.first[:, queries, None], sight.last[:, queries, None]
     visible = (keys >= first) & (keys <= last)  # [head or 1, query, key]
-    if sight.visibility is not None:  # then not all keys from first to last are seen
+    # where not all keys from first to last are seen, `visibility` tells which, from key `low` on;
+    # a key beyond its columns is hidden already, and may take any of them
+    if sight.visibility is not None:
         column = np.clip(keys - sight.low, 0, sight.visibility.shape[-1] - 1)
         visible &= sight.visibility[:, queries][:, :, column]
     return np.asarray(visible.any((-2, -1)))

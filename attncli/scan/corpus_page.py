@@ -404,7 +404,7 @@ def page_number(value: float | None) -> float | None:
     stays None."""
     if value is None:
         return None
-    digits = 4 if abs(value) >= 0.01 else 5
+    digits = 4 if abs(value) >= 0.01 else 5  # the page shows 3, and 4 of a small number
     near = round(value, digits)
     units = round(near * 10**digits)
     # The page may show 1, 2 or 3 digits less. A number such as 0.0750, which stands in the middle

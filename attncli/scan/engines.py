@@ -263,12 +263,15 @@ it.
 
 
 class Actor:
-    """Computes shards inside a Ray worker process; opens the model with the first shard.
-
-    places: where the plan's files are on this machine.
-    """
+    """Computes shards inside a Ray worker process; opens the model with the first shard."""
 
     def __init__(self, folder: str, model: str, part: str, places: Sequence[str]) -> None:
+        """Prepare the process; Ray calls this in it.
+
+        folder: the scan's.
+        part: which part of the scan this is.
+        places: where the plan's files are on this machine.
+        """
         use_one_thread()
         # These variables steer how memory is allocated. The process has begun, so that the C
         # library has read its own; oneDNN still reads those that are for it.
@@ -348,6 +351,7 @@ class RayCluster:
                 free=free,
             )
             self.note(fewer)
+        # without `--workers` (0) as many as are free
         count = max(min(self.workers or free, len(shards), free), 1)
         remote = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=1)(Actor)
         if job.plan.device.startswith("cuda"):
@@ -596,6 +600,7 @@ def _compare_shard(shard: int, committed_state: ShardState, new_state: ShardStat
         for name, array in committed_state.arrays.items()
     )
     texts = np.maximum(committed_state.arrays["texts"], 1)
+    # sums are stored as whole multiples of 1 / UNIT
     means = [
         state.arrays["value"].astype(np.float64) / UNIT / texts
         for state in (committed_state, new_state)

@@ -146,12 +146,13 @@ def mask_places(spec: Spec) -> tuple[int, ...]:
 
 
 class ShardLinks:
-    """Counts which pairs of tokens the strongest links of a shard's query rows join, for each head.
-
-    starts: the number of each layer's first head, then the number of all heads.
-    """
+    """Counts which pairs of tokens the strongest links of a shard's query rows join, for each head."""
 
     def __init__(self, spec: Spec, starts: Ints) -> None:
+        """Counts of nothing yet.
+
+        starts: the number of each layer's first head, then the number of all heads.
+        """
         self._starts = starts
         self._mask_of_layer = mask_places(spec)
         self._masks = {repr(block.attention.mask): block.attention.mask for block in spec.blocks}
@@ -413,8 +414,10 @@ class TotalLinks:
             self._lost_counts = np.zeros((2, len(pairs)), np.int64)
         self._lost_counts += arrays["link_lost"]
         most = distinct_pairs(len(pairs))
+        # `_kept` has of each head, by a pair's code, how many links shards may have lost of other
+        # pairs, but not of this one
         for place, (head, kept) in enumerate(zip(self._heads, self._kept, strict=True)):
-            is_pair = pairs[place] != NOBODY
+            is_pair = pairs[place] != NOBODY  # the array's places behind the last pair are `NOBODY`
             head.add(
                 pairs[place][is_pair],
                 np.stack([arrays[f"link_{name}"][place][is_pair] for name in COUNTED]),
@@ -426,10 +429,12 @@ class TotalLinks:
                     kept[code] = kept.get(code, 0) + unseen
             # the rarest pairs are let go where there are twice as many as are kept
             if head.codes.size > 2 * most:
-                dropped = head.prune(most)
+                dropped = head.prune(most)  # the largest count of a pair that was let go
                 self._lost_counts[0, place] += dropped
-                still = set(head.codes.tolist())
-                self._kept[place] = {code: number for code, number in kept.items() if code in still}
+                codes_left = set(head.codes.tolist())
+                self._kept[place] = {
+                    code: number for code, number in kept.items() if code in codes_left
+                }
         for token_id, *counts in arrays["link_tokens"].T.tolist():
             self._tokens[token_id] = self._tokens.get(token_id, 0) + np.array(counts, np.int64)
         self.texts.update(texts)
@@ -470,7 +475,8 @@ class TotalLinks:
             # how many links of the pair shards may have dropped
             unseen = int(self._lost_counts[:, head].sum()) - self._kept[head].get(code, 0)
             # the share of all rows' weight that even rows would put on the key's token; `_tokens`
-            # has for each mask the rows that ask with a token, then for each mask this weight
+            # has for each mask the rows that ask with a token, then for each mask this weight, in
+            # multiples of 2⁻²⁴
             share = float(self._tokens[key][masks + mask]) / float(1 << 24) / rows
             chance = float(self._tokens[query][mask]) * share
             pairs.append(PairCount(query, key, links, links + unseen, texts, squares, chance))

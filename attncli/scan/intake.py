@@ -687,7 +687,8 @@ class Ranges:
     once there are too many records for it, so that a corpus of any size takes little memory."""
 
     def __init__(self, sizes: ShardSizes) -> None:
-        self._limits = dict(sizes.steps)
+        """No ranges yet, for all of these sizes; the largest one is never given up."""
+        self._limits = dict(sizes.steps)  # by size, the number of records that is too many for it
         self._limits.pop(sizes.largest, None)
         self._records = 0
         self._ranges: dict[int, list[Range]] = {size: [] for size in (*self._limits, sizes.largest)}
@@ -731,16 +732,17 @@ class Ranges:
 
 
 class LineCutter:
-    """Cuts a file into ranges of `size` lines as its bytes are fed in.
-
-    file: its number in the corpus.
-    lines: how many whole lines came so far.
-    """
+    """Cuts a file into ranges of `size` lines as its bytes are fed in."""
 
     def __init__(self, file: int, size: int) -> None:
+        """A cutter to which no bytes are fed yet.
+
+        file: its number in the corpus.
+        size: lines of a range.
+        """
         self.file = file
         self.size = size
-        self.lines = 0
+        self.lines = 0  # whole ones that came so far
         self._position = 0  # of the next byte in the file
         self._last = b"\n"  # the last byte that came
         # the range that is being cut: its first line, its first byte, and its digest so far

@@ -154,7 +154,8 @@ def open_scan(folder: str | Path) -> OpenScan:
     document = None
     if is_there(place / report.NAME):
         document = report.read_report(place)
-    # a finished scan keeps its document; of any other the finished shards are added up now
+    # a finished scan keeps its document; of any other the finished shards are added up now. The
+    # document's `shards` are how many are done, and how many there are
     if document is None or document.done.shards[0] < len(scan_plan.shards):
         document = report.scan_document(total(scan_plan, place), report.failures(place))
     return OpenScan(place, scan_plan, document)

@@ -750,7 +750,7 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
         words=request.words,
         rows=request.rows,
         find=request.find,
-        beside_rest=bool(request.find),
+        beside_rest=bool(request.find),  # plans of earlier versions counted links to resting keys
         top=request.top,
         effects=request.effects,
         examples=request.examples,

@@ -465,9 +465,10 @@ class _Heads:
     """
 
     def __init__(self, totals: Totals) -> None:
+        """Compute what the parts of all heads are made from; arrays are [column, head]."""
         self.totals = totals
         self.columns = totals.columns
-        self.bins = bins_of(totals.columns)
+        self.bins = bins_of(totals.columns)  # of each column its slice of the histogram's bins
         self.texts = totals.float_total("texts")
 
         # by (layer, head), [duplicate, induction]: the scores on random repeated tokens
@@ -476,7 +477,8 @@ class _Heads:
         # a plan of an earlier version has no shares: then this is empty
         self._repeat_shares = dict(zip(self._repeats, plan.repeat_shares, strict=False))
 
-        # each is the size of a scan's tables: made once, not for every head
+        # each is the size of a scan's tables: made once, not for every head; a scan without labels
+        # has fewer of them
         self.counts = {name: totals.count_total(name) for name in COUNTED if name in totals.low}
         self.strata_value = totals.float_total("strata_value")
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -1091,12 +1093,13 @@ class _Side:
     """
 
     def __init__(self, totals: Totals) -> None:
+        """Take from a scan's totals the arrays that a comparison needs."""
         self.totals = totals
-        self.bins = bins_of(totals.columns)
+        self.bins = bins_of(totals.columns)  # of each column its slice of the histogram's bins
         texts = totals.count_total("strata_texts")
         # strata_texts is [stratum, column, head]; a stratum has texts if some column and head does
         self.has_texts: Bools = texts.max(axis=(1, 2)) > 0
-        # [3, stratum, column, head]
+        # texts, the sum of their values and the sum of squares: [3, stratum, column, head]
         self.strata: Floats = np.stack(
             [texts.astype(np.float64), totals.float_total("strata_value"), totals.strata_square]
         )

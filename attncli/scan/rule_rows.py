@@ -97,6 +97,8 @@ def rule_memory(heads: int, rules: int, kinds: int) -> int:
     # for the sizes of sums it is enough to know how many heads and masks there are
     places = HeadKinds((0,), (0, heads), (kinds - 1,))
     sums = sum(int(np.prod(shape)) for shape in sum_shapes(places, rules).values())
+    # twice, for both halves of the corpus: 4 bytes for a float and 4 for a whole number of a table,
+    # and 8 for each sum
     return 2 * (8 * table + 8 * sums)
 
 
@@ -108,8 +110,8 @@ def rule_shapes(places: HeadKinds, rules: int, any_size: int) -> dict[str, tuple
     shapes = sum_shapes(places, rules)
     height = table_height(places.count, rules, places.kind_count)
     return {
-        "rule_texts": (3,),
-        "rule_counts": (2,),
+        "rule_texts": (3,),  # how many are fitted to, how many choose, how many are measured on
+        "rule_counts": (2,),  # by table, out of how many rows each of its rows was drawn
         **{f"rule_0_{name}": shape for name, shape in shapes.items()},
         **{f"rule_1_{name}": shapes[name] for name in SUMS_OF_SECOND},
         "rule_table_0": (height, any_size),
@@ -133,12 +135,7 @@ class ShardText(NamedTuple):
 
 
 class ShardRules:
-    """Collects from a shard's texts what rules are fitted to, chosen by and measured on.
-
-    texts: those of the shard.
-    share: the part of the scan's records that is in the shard; it keeps this part of the pairs that
-        a scan keeps.
-    """
+    """Collects from a shard's texts what rules are fitted to, chosen by and measured on."""
 
     def __init__(
         self,
@@ -147,6 +144,12 @@ class ShardRules:
         texts: Sequence[ShardText],
         share: float,
     ) -> None:
+        """A collector to which nothing is added yet.
+
+        texts: those of the shard.
+        share: the part of the scan's records that is in the shard; it keeps this part of the pairs
+            that a scan keeps.
+        """
         self._rules = rules
         self._places = places
         self._texts = np.zeros(3, np.int64)  # FITTED, CHOOSING, MEASURED
@@ -202,7 +205,7 @@ class ShardRules:
                 end = min(begin + step, stop)
                 rows, visible = text.rows(self._places.masks[kind], begin, end)
                 block = PatternBlock(
-                    text=0,
+                    text=0,  # rows come from one text at a time
                     layer=layer,
                     kind=kind,
                     heads=heads,
@@ -220,6 +223,7 @@ class ShardRules:
         """The arrays that the shard's file keeps, by name, see `rule_shapes`: whole numbers, sums
         and weights in multiples of 2⁻²⁴."""
         first, second = (sums.arrays for sums in self._sums)
+        # out of how many rows each row of a table was drawn
         counts = np.array([1 / table.chance for table in self._tables])
         return {
             "rule_texts": self._texts,
@@ -235,8 +239,6 @@ class KeptRows:
     """A sample of the rows of weights of a shard's texts: which rows are kept depends on a hash of
     the text and the query alone.
 
-    texts: those that rows are drawn from.
-    share: the part of the pairs that a scan keeps which falls to this shard.
     chance: the chance of each row of being kept, 0 to 1.
     """
 
@@ -247,6 +249,11 @@ class KeptRows:
         texts: Sequence[ShardText],
         share: float,
     ) -> None:
+        """Draw the rows to keep, and make room for them; none is kept yet.
+
+        texts: those that rows are drawn from.
+        share: the part of the pairs that a scan keeps which falls to this shard.
+        """
         self._kinds = len(places.masks)
         self._rules = len(rules)
         pair_share = share * pair_budget(places.count, self._rules, self._kinds)
@@ -332,13 +339,12 @@ def _drawn_rows(texts: Sequence[ShardText], chance: float) -> Iterator[tuple[Sha
 
 
 class RuleTables:
-    """The rows that the shards of a scan have kept.
-
-    shards: by number, (rows to choose by, rows to measure on, for how many rows of the corpus a row
-        of either counts), the tables as `KeptRows.table` gives them.
-    """
+    """The rows that the shards of a scan have kept."""
 
     def __init__(self) -> None:
+        """No shards yet."""
+        # by number, (rows to choose by, rows to measure on, for how many rows of the corpus a row
+        # of either counts), the tables as `KeptRows.table` gives them
         self.shards: dict[int, tuple[Ints, Ints, Ints]] = {}
 
     def add_shard(self, shard: int, arrays: Mapping[str, Ints]) -> None:
@@ -369,6 +375,7 @@ class RuleTables:
         """Yield the bytes that a scan's digest covers, in the order of shards; none for a scan
         without rules."""
         for shard in sorted(self.shards):
+            # line by line, as a whole table would be in memory twice; the counts are a single line
             for array in self.shards[shard]:
                 for line in np.atleast_2d(array):
                     yield line.astype(np.int64).tobytes()
@@ -413,7 +420,8 @@ class RulePairs(Struct, frozen=True, eq=False):
         by_distance = profile[self.bins]
         row_sums = np.bincount(self.numbers, by_distance, self.count)[self.numbers]
         row_sizes = np.bincount(self.numbers, minlength=self.count)[self.numbers]
-        # a row to whose distances the profile gives nothing is spread evenly
+        # a row to whose distances the profile gives nothing is spread evenly; the small number only
+        # keeps the division from failing there
         expected = np.where(
             row_sums > 0, by_distance / np.maximum(row_sums, 1e-300), 1 / np.maximum(row_sizes, 1)
         )

@@ -105,6 +105,7 @@ def _divergences(
     chosen: the indices of these heads among all heads of the model.
     progress: called with the share of texts that are done.
     """
+    # 0 and None mean no limit
     limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
     rows = []
     steps = 0
@@ -132,9 +133,11 @@ def _finite_mean(values: Floats) -> Floats:
     """The mean of the finite values over texts, [text, head] to [head]; infinite for a head without
     any.
     """
-    known = np.isfinite(values)
+    is_finite = np.isfinite(values)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(known.any(0), np.where(known, values, 0.0).sum(0) / known.sum(0), np.inf)
+        return np.where(
+            is_finite.any(0), np.where(is_finite, values, 0.0).sum(0) / is_finite.sum(0), np.inf
+        )
 
 
 def _most_alike(every: Sequence[Place], place: Place, likeness: Floats) -> list[int]:
@@ -157,11 +160,11 @@ def _alike_head(place: Place, values: Floats) -> AlikeHead:
 
     values: their Jensen–Shannon divergence in each text, [text], in nats; not all unknown.
     """
-    known = values[np.isfinite(values)]
-    mean = float(known.mean())
+    finite = values[np.isfinite(values)]
+    mean = float(finite.mean())
     ends = None
-    if known.size >= LEAST_TEXTS:
-        half = reach(known.size - 1) * float(known.std(ddof=1)) / known.size**0.5
+    if finite.size >= LEAST_TEXTS:
+        half = reach(finite.size - 1) * float(finite.std(ddof=1)) / finite.size**0.5
         ends = [_as_distance(mean - half), _as_distance(mean + half)]
     return AlikeHead(layer=place[0], head=place[1], value=_as_distance(mean), ci95=ends)
 
@@ -238,6 +241,7 @@ def shading(
         texts |= head_texts
         for text in head_texts:
             heads.setdefault(text, set()).add(place)
+    # 0 and None mean no limit
     limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
     tokens: dict[Place, Sequence[Token]] = {}
     looks: dict[tuple[int, int, int, int], tuple[int, Floats]] = {}
@@ -252,7 +256,7 @@ def shading(
             every = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
             weights = every[..., : len(text_tokens)]  # without a learned key
             # as in `strongest_links`: keys where heads rest, and rows without a choice, are left
-            # out unless there are no others
+            # out unless there are no others; −1 is below every weight
             rest = rest_keys(text_tokens)
             choosing = choosing_rows(
                 model.spec.blocks[trace.layer].attention.mask, len(text_tokens), rest.tobytes()

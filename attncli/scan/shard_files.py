@@ -360,7 +360,7 @@ def _is_running(process: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        pass
+        pass  # it runs, and is another user's, which may not be signalled
     return True
 
 
@@ -458,16 +458,17 @@ GROUP = 2**20
 
 
 class RowTable:
-    """Writes a table with one row of numbers for each text and head, a row group at a time.
-
-    heads: (layer, head) of each.
-    columns: names of the metrics.
-    write: called with a pyarrow Table for each row group.
-    """
+    """Writes a table with one row of numbers for each text and head, a row group at a time."""
 
     def __init__(
         self, heads: Sequence[tuple[int, int]], columns: Sequence[str], write: Callable[[Any], None]
     ) -> None:
+        """A table without rows.
+
+        heads: (layer, head) of each.
+        columns: names of the metrics.
+        write: called with a pyarrow Table for each row group.
+        """
         self._heads = np.array(heads, np.int32).reshape((-1, 2))
         self._columns = tuple(columns)
         self._write = write
@@ -577,6 +578,8 @@ def link_schema() -> Any:
     arrow = import_pyarrow()
     whole = arrow.int32()
     string = arrow.string()
+    # of `LINK_FIELDS`: the condition, the text's hash, file and line; layer, head, query and key;
+    # the texts of both tokens, and the weight
     places = [whole, arrow.uint64(), whole, arrow.int64(), *[whole] * 4]
     kinds = [*places, string, string, arrow.float32()]
     return arrow.schema(list(zip(LINK_FIELDS, kinds, strict=True)))

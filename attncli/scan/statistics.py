@@ -117,7 +117,7 @@ class Scale(Struct, frozen=True):
                 bins = np.floor(finite * SHARES)
             case "size":
                 bins = _logarithmic_bins(finite, SMALLEST)
-            case _:
+            case _:  # signed numbers: bins to both sides of the middle one, that of 0
                 bins = SIDE + np.sign(finite) * np.minimum(
                     _logarithmic_bins(np.abs(finite), NEAREST), SIDE - 1
                 )
@@ -165,6 +165,7 @@ def quantiles(histogram: Ints, scale: Scale, shares: tuple[float, ...]) -> list[
     if total == 0:
         return [None] * len(shares)
     up_to = np.cumsum(histogram)
+    # half a value from either end at least, so that shares 0 and 1 give the first and the last
     places = [
         int(np.searchsorted(up_to, min(max(share * total, 0.5), total - 0.5))) for share in shares
     ]
@@ -215,6 +216,7 @@ def mean_interval(
         ends = np.stack([skewed_deviate(side, moderate_skew, units) for side in (far, -far)])
         bounds: Floats = mean - deviation / np.sqrt(units) * ends
         if share:
+            # (1 − missed) ** units = 1 / 40; units that were missed may have any value from 0 to 1
             missed = np.where(is_reliable, 0.0, 1 - 0.025 ** (1 / units))
             bounds = np.clip((1 - missed) * bounds + np.stack([0 * missed, missed]), 0.0, 1.0)
             is_reliable = np.ones_like(is_reliable)
@@ -269,7 +271,8 @@ def rests_on_few(means: Floats) -> Bools:
     bootstrap replicates [replicate, ...].
 
     Where one cluster does, the replicates' means vary as the number of times that it is drawn, a
-    Poisson number of skewness 1 and excess 1; where n equal clusters do, these are 1/√n and 1/n.
+    Poisson number of skewness 1 and excess kurtosis 1; where n equal clusters do, these are 1/√n
+    and 1/n. A few do where either is above a bound, `LOPSIDED` or `PEAKED`.
     """
     around = means - means.mean(0)
     square = (around**2).mean(0)

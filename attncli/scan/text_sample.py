@@ -31,6 +31,7 @@ def sample_memory(columns: int, heads: int, size: int) -> int:
     """Bytes that samples of `size` texts for each of `heads` heads take, including the copy while
     texts are added.
     """
+    # 8 bytes for each number, of the sample and of the copy
     return 2 * 8 * (len(FIELDS) + columns) * heads * size
 
 
@@ -41,6 +42,8 @@ class TextSample:
     """
 
     def __init__(self, columns: int, heads: int, size: int) -> None:
+        """Room for `size` texts of each of so many heads; a place without a text has the hash
+        `MOST`, which is above all others."""
         self.size = size
         self.table: Ints = np.full((len(FIELDS), heads, size), -1, np.int64)
         self.table[0] = MOST
@@ -66,6 +69,7 @@ class TextSample:
         hashes = head_hashes(places["hash"], self.table.shape[1])
         # only heads with a text whose hash is below their last one can change
         heads = np.flatnonzero((hashes <= self.table[0, :, -1]).any(0))
+        # as `FIELDS`: the hash, file and line, query and key
         new = np.empty((len(FIELDS), heads.size, hashes.shape[0]), np.int64)
         new[0] = hashes[:, heads].T
         new[1], new[2] = places["file"], places["line"]
@@ -87,7 +91,7 @@ class TextSample:
         values: [column, head, place].
         """
         every = np.concatenate([self.table[:, heads], table], -1)
-        # by hash, then file and line: lexsort sorts by its last key first
+        # by hash, then file and line, the first fields: lexsort sorts by its last key first
         order = np.lexsort((every[2], every[1], every[0]), axis=-1)[..., : self.size]
         self.table[:, heads] = np.take_along_axis(every, order[None], -1)
         whole = np.concatenate([self.values[:, heads], values], -1)
@@ -95,10 +99,9 @@ class TextSample:
 
     def text_places(self) -> set[tuple[int, int]]:
         """The texts in the sample, as (file, line)."""
-        is_filled = self.table[0] != MOST
-        return set(
-            zip(self.table[1][is_filled].tolist(), self.table[2][is_filled].tolist(), strict=True)
-        )
+        hashes, files, lines, *_ = self.table  # as `FIELDS`
+        is_filled = hashes != MOST
+        return set(zip(files[is_filled].tolist(), lines[is_filled].tolist(), strict=True))
 
 
 def head_hashes(hashes: Ints, heads: int) -> Ints:

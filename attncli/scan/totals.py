@@ -59,6 +59,7 @@ class Examples:
     largest first: `table` is [field, column, head, rank]."""
 
     def __init__(self, columns: int, heads: int, top: int) -> None:
+        """Room for `top` examples of each of so many columns and heads, filled with `NONE`."""
         self.top = top
         self.table: Ints = np.full((len(FIELDS), columns, heads, top), -1, np.int64)
         self.table[0] = NONE
@@ -85,7 +86,7 @@ class Examples:
             new[0] = values[:, column, head].T
             for field_index, name in enumerate(("hash", "file", "line"), 1):
                 new[field_index] = places[name]
-            new[4:] = links[..., head].transpose(0, 2, 1)
+            new[4:] = links[..., head].transpose(0, 2, 1)  # query and key
             best = _largest_examples(
                 np.concatenate([self.table[:, column, head], new], -1), self.top
             )
@@ -101,16 +102,17 @@ class Examples:
 
     def text_places(self) -> set[tuple[int, int]]:
         """The texts that are examples, as (file, line)."""
-        is_filled = self.table[0] != NONE
-        return set(
-            zip(self.table[2][is_filled].tolist(), self.table[3][is_filled].tolist(), strict=True)
-        )
+        fields = self.fields
+        is_filled = fields["value"] != NONE
+        files = fields["file"][is_filled].tolist()
+        lines = fields["line"][is_filled].tolist()
+        return set(zip(files, lines, strict=True))
 
 
 def _largest_examples(every: Ints, top: int) -> Ints:
     """The `top` examples with the largest values along the last axis of [field, ..., rank], the
     largest first; of equal values those with the smallest hash, file and line."""
-    # lexsort sorts by its last key first
+    # the first fields are value, hash, file and line; lexsort sorts by its last key first
     keys = every[3], every[2], every[1], -every[0].astype(np.float64)
     order = np.lexsort(keys, axis=-1)[None, ..., :top]
     return np.take_along_axis(every, order, -1)
@@ -230,6 +232,7 @@ def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[st
     labels: whether heads are labelled.
     """
     shape = (len(columns), heads)
+    # `row_value` has two parts and `strata_square` three, as sums of one number would overflow
     plain = ("texts", "value", "row_norm", "rows", "baseline")
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(plain, shape)
     shapes["row_value"] = (2, *shape)
@@ -249,9 +252,6 @@ def tally_shapes(columns: Sequence[str], heads: int, *, labels: bool) -> dict[st
 class Tallies:
     """Sums, histograms and bootstrap replicates over a shard's texts, batch by batch.
 
-    columns: names, as of the plan.
-    heads: how many in all, over all layers.
-
     arrays: integers by name: `texts value row_norm rows baseline` [column, head];
     `row_value` [2, column, head], see `halves`;
     `histogram` [head, bin], where `bins_of` tells; `strata_texts strata_value` [stratum, column,
@@ -262,6 +262,12 @@ class Tallies:
     """
 
     def __init__(self, columns: Sequence[str], heads: int, *, labels: bool) -> None:
+        """Sums of nothing yet.
+
+        columns: names, as of the plan.
+        heads: how many in all, over all layers.
+        labels: whether heads are labelled.
+        """
         self.columns = tuple(columns)
         self.heads = heads
         self.labels = labels
@@ -284,6 +290,7 @@ class Tallies:
         mean = batch.mean
         is_number = ~np.isnan(mean)
         arrays = self.arrays
+        # whole numbers, so that sums are exact; `halves` and `squares` keep large ones in parts
         value = to_fixed(mean)
         arrays["texts"] += is_number.sum(0)
         arrays["value"] += value.sum(0)

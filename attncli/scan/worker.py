@@ -160,15 +160,7 @@ and first head.
 
 
 class Layers:
-    """Runs batches of texts through a model's layers and measures the weights.
-
-    metrics: names.
-    words: whether subword tokens are merged to words.
-    exclude: kinds of pairs of query and key that no number counts.
-    all_vectors: whether the last layer's output vectors are computed too.
-
-    between: called after each layer.
-    """
+    """Runs batches of texts through a model's layers and measures the weights."""
 
     def __init__(
         self,
@@ -180,6 +172,14 @@ class Layers:
         all_vectors: bool,
         between: Callable[[], None],
     ) -> None:
+        """Prepare to run a model; no text is run yet.
+
+        metrics: names, or metrics themselves.
+        words: whether subword tokens are merged to words.
+        exclude: kinds of pairs of query and key that no number counts.
+        all_vectors: whether the last layer's output vectors are computed too.
+        between: called after each layer.
+        """
         self.spec = model.spec
         self.store = model.store
         self.backend = model.backend
@@ -450,12 +450,15 @@ class AblationEffects:
     − cosine. A decoder's output vector is that of the last token, an encoder's the mean over all
     tokens.
 
-    way_and_heads: "zero" or "mean", then heads as written, such as "L5H11"; see `WAYS`.
-    model: with its weights in memory, since it is run for every text and head.
     places: the heads that are removed.
     """
 
     def __init__(self, way_and_heads: Sequence[str], model: Model) -> None:
+        """Prepare to remove heads from a model.
+
+        way_and_heads: "zero" or "mean", then heads as written, such as "L5H11"; see `WAYS`.
+        model: with its weights in memory, since it is run for every text and head.
+        """
         way, *heads = way_and_heads
         self._by = WAYS[way]
         self._model = model
@@ -468,9 +471,10 @@ class AblationEffects:
         text = SweepText(self._model, tokens, self._model.backend)
         spec = self._model.spec
         count = len(tokens)
+        # a decoder's output vector is that of the last token, an encoder's the mean over all; where
+        # the next token would be predicted plays no part in it
         request = MeasureRequest(("vector",), measured_at(spec, count), count - 1)
-        # the sweep runs the text once for each place, with what the plan's function says in its
-        # stead
+        # the sweep runs the text once for each head, whose output this function replaces
         plan = SweepPlan(
             self.places, lambda trace, weights, kind: ablate_heads(text, self._by, trace, kind)
         )
@@ -559,13 +563,7 @@ class WeightBlock(NamedTuple):
 
 
 class Worker:
-    """Computes the shards of a scan one after the other, with the model's weights in memory.
-
-    model: the plan's model, in the plan's type, on torch.
-    folder: the scan's.
-    part: which part of the scan this is; it stands in the names of temporary files.
-    between: called between layers and between batches, when little memory is held.
-    """
+    """Computes the shards of a scan one after the other, with the model's weights in memory."""
 
     def __init__(
         self,
@@ -576,6 +574,15 @@ class Worker:
         part: str = "1",
         between: Callable[[], None] = lambda: None,
     ) -> None:
+        """Read the model's weights, and prepare what all shards share; none is computed yet.
+
+        model: the plan's model, in the plan's type, on torch.
+        folder: the scan's.
+        part: which part of the scan this is; it stands in the names of temporary files.
+        between: called between layers and between batches, when little memory is held.
+
+        This runs the files of metrics and of rules that the plan names, as code.
+        """
         self.plan = plan
         self.folder = folder
         self.model = model
@@ -715,7 +722,8 @@ class Worker:
     ) -> ShardTakers:
         """New, empty collectors for all that a shard counts.
 
-        rows: as of `compute`.
+        number: the shard's.
+        rows: the table that gets a row for each text and head; None where none is asked for.
         """
         plan = self.plan
         columns = len(self.columns)
@@ -958,8 +966,8 @@ class Worker:
     def _begin_conditions(
         self, takers: ShardTakers, token_lists: Sequence[Sequence[Token]], rest: Bools
     ) -> list[Places]:
-        """By condition of `--find` and text of a batch, where its tokens are; the counts of such
-        links are told that the batch begins.
+        """Find where the tokens of each `--find` condition stand in each text of a batch, and begin
+        the batch in the counts of links; returns these places by condition and text.
 
         rest: the keys of each text where heads rest, booleans [text, key].
         """
@@ -1058,7 +1066,9 @@ class Worker:
     def _fill_roles(
         self, scores: RoleScores, value: Floats, norm: Floats, baseline: Floats, row_counts: Ints
     ) -> None:
-        """Fill the columns of the scores of roles, which are the same for every text."""
+        """Fill the columns of the scores of roles, which are the same for every text, in the arrays
+        of the batch, [text, column, head]; a number is value / norm, and a norm of 0 means none.
+        """
         for name in ROLE_METRICS:
             if name not in self.columns:
                 continue
@@ -1066,11 +1076,11 @@ class Worker:
             for layer, heads in enumerate(self.plan.model.heads):
                 place = slice(int(self._starts[layer]), int(self._starts[layer]) + heads)
                 measured = scores.measure(name, layer, range(heads))
-                known = ~np.isnan(measured.value)
+                has_score = ~np.isnan(measured.value)
                 value[:, column, place] = np.nan_to_num(measured.value)
-                norm[:, column, place] = known
+                norm[:, column, place] = has_score
                 baseline[:, column, place] = measured.baseline
-                row_counts[column, place] = measured.rows * known
+                row_counts[column, place] = measured.rows * has_score
 
     def _with_label_scores(self, texts: TextValues, beyond: BeyondFirst) -> TextValues:
         """A batch's numbers with the scores that decide labels, measured without the first token,
@@ -1164,6 +1174,7 @@ def tokenize_beginning(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str
         blank = text.rfind(" ", size - LONGEST, size)
         piece = text[: size if blank < 0 else blank]
         tokens = tokenizer.encode(piece)
+        # tokens enough, though the cut may have changed the last few; or as much as is ever read
         if len(tokens) > limit + MARGIN or size == most:
             return piece, tokens
         size = min(4 * size, most)

@@ -52,8 +52,8 @@ class MemoryTrimmer:
         self._least = 0
 
     def trim_if_grown(self) -> None:
-        """Return free memory to the system if the process has grown by `SPARE` bytes since; cheap,
-        to be called often."""
+        """Return free memory to the system if the process has grown by `SPARE` bytes since it was
+        smallest, or since the last time; cheap, to be called often."""
         resident = _resident()
         if resident > self._least + SPARE:
             _trim()
@@ -101,9 +101,8 @@ def main(arguments: list[str]) -> int:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
     file_paths = json.loads(word_queue.get())  # a list, in the order of `ScanPlan.places`
-    worker = (
-        None  # made for the first shard, so that a model that fails to load is told as its failure
-    )
+    # made for the first shard, so that a model that fails to load is told as that shard's failure
+    worker = None
     while (word := word_queue.get()) != STOP:
         shard = int(word)
         try:
