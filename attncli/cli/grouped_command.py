@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -100,10 +100,8 @@ class GroupedCommand(PlainParameters, TyperCommand):
             name = parameter.opts[0]
             values = list(dict.fromkeys(values_by_option.get(parameter.name or "") or []))
             for value in values:
-                if (
-                    value in parser._long_opt
-                    and {(option, value) for option in parameter.opts} & neighbours
-                ):
+                stands_behind = any((option, value) in neighbours for option in parameter.opts)
+                if value in parser._long_opt and stands_behind:
                     raise UsageError(
                         "{name} takes a value, and {value} is an option",
                         expected=message(
@@ -121,22 +119,29 @@ class GroupedCommand(PlainParameters, TyperCommand):
                 )
                 raise UsageError("{name} is given no value", expected=expected, name=name)
             if len(values) > 1 and not parameter.multiple:
-                value_texts = []
-                for value in values:
-                    if not isinstance(value, bool):
-                        value_texts.append(repr(value))
-                    elif value:
-                        value_texts.append(name)
-                    else:
-                        value_texts.append(parameter.secondary_opts[0])
-                raise UsageError(
-                    "{name} is given twice: {value_text} and {value_text_2}",
-                    expected="one of them",
-                    hint=self.hints.get(name, ""),
-                    name=name,
-                    value_text=value_texts[0],
-                    value_text_2=value_texts[1],
-                )
+                raise self._given_twice(parameter, values)
+
+    def _given_twice(self, parameter: Any, values: Sequence[Any]) -> UsageError:
+        """The error, returned and not raised, that an option which takes one value is given several;
+        of a flag, the values are its two spellings, `--bias` and `--no-bias`."""
+        name = parameter.opts[0]
+        value_texts = []
+        for value in values:
+            if not isinstance(value, bool):
+                value_texts.append(repr(value))
+            elif value:
+                value_texts.append(name)
+            else:
+                value_texts.append(parameter.secondary_opts[0])
+        first, second, *_ = value_texts
+        return UsageError(
+            "{name} is given twice: {value_text} and {value_text_2}",
+            expected="one of them",
+            hint=self.hints.get(name, ""),
+            name=name,
+            value_text=first,
+            value_text_2=second,
+        )
 
     def _take_settings(self, ctx: Any) -> None:
         """Give Typer the values of variables and of the settings file as defaults of options that

@@ -179,11 +179,9 @@ def draw_curves(
         if line:
             places = [place(point) for point in line]
             if dashed:
-                dash = DASHES[index % len(DASHES)]
-                drawing.path(places, drawing.theme.ink, thick=1.3, dash=dash)
+                drawing.path(places, drawing.theme.ink, thick=1.3, dash=_dash_of_curve(index))
             else:
-                ink = drawing.theme.series[index % len(drawing.theme.series)]
-                drawing.path(places, ink, thick=1.6)
+                drawing.path(places, _ink_of_curve(drawing, index), thick=1.6)
             _, end_height = places[-1]
             ends.append((end_height, name, index))
 
@@ -195,13 +193,22 @@ def draw_curves(
         if dashed:
             # a piece of the line with its dashes; else a small block of its colour
             ends_of_sample = [(begins, below - 0.5), (begins + sample, below - 0.5)]
-            dash = DASHES[index % len(DASHES)]
-            drawing.path(ends_of_sample, drawing.theme.ink, thick=1.3, dash=dash)
+            drawing.path(ends_of_sample, drawing.theme.ink, thick=1.3, dash=_dash_of_curve(index))
         else:
-            ink = drawing.theme.series[index % len(drawing.theme.series)]
-            drawing.rectangle(begins, below - 2, sample, 3, ink)
+            drawing.rectangle(begins, below - 2, sample, 3, _ink_of_curve(drawing, index))
         drawing.text(begins + sample + 4, below + 3, name)
     return begin + tall + 30  # below the ticks' numbers and the name of x
+
+
+def _dash_of_curve(index: int) -> str:
+    """The dashes of a curve by its index; of more curves than there are kinds, they come again."""
+    return DASHES[index % len(DASHES)]
+
+
+def _ink_of_curve(drawing: Drawing, index: int) -> str:
+    """The colour of a curve by its index; of more curves than colours, they come again."""
+    inks = drawing.theme.series
+    return inks[index % len(inks)]
 
 
 TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
@@ -1371,59 +1378,65 @@ def _metric_grids(
         width(title, SIZE) * BOLD + 9 + width(spans[metric], SIZE)
         for metric, title in titles.items()
     )
-    # 22 points between two grids; above each 24 for its title and the heads' numbers, below it 16
-    wide = max(edge + len(numbers) * cell, min(needed, drawing.room)) + 22
-    tall = len(layers) * cell + 40
-    across = max(int(min(ACROSS, (drawing.room + 22) / wide)), 1)
+    wide = max(edge + len(numbers) * cell, min(needed, drawing.room)) + GRID_GAP
+    tall = GRID_TOP + len(layers) * cell + GRID_BELOW
+    across = max(int(min(ACROSS, (drawing.room + GRID_GAP) / wide)), 1)
     for place, (metric, title) in enumerate(titles.items()):
-        x = place % across * wide
-        y = top + place // across * tall
-        if place % across == 0:
+        row, column = divmod(place, across)
+        x = column * wide
+        y = top + row * tall
+        if column == 0:
             drawing.breaks.append(y)
 
         # the title on the left, the span of numbers on the right
-        grid = grids[metric]
-        low, high = _ends(grid)
         span = spans[metric]
-        room = wide - 22 - width(span, SIZE) - 8
+        room = wide - GRID_GAP - width(span, SIZE) - 8
         drawing.text(x, y + 8, shorten_to_fit(title, SIZE, room / BOLD), size=SIZE, bold=True)
-        drawing.text(x + wide - 22, y + 8, span, size=SIZE, quiet=True, anchor="end")
+        drawing.text(x + wide - GRID_GAP, y + 8, span, size=SIZE, quiet=True, anchor="end")
 
-        # numbers of layers and heads, every fourth where cells are small
-        for index, layer in enumerate(layers):
-            if cell < SMALLEST_ROW and index % 4:
-                continue
-            drawing.text(
-                x + edge - 4,
-                y + 24 + (index + 0.5) * cell + 3,
-                str(layer),
-                size=7,
-                quiet=True,
-                anchor="end",
-            )
-        for index, head in enumerate(numbers):
-            if cell >= 11 or index % 4 == 0:
-                drawing.text(
-                    x + edge + (index + 0.5) * cell,
-                    y + 20,
-                    str(head),
-                    size=7,
-                    quiet=True,
-                    anchor="middle",
-                )
-
-        # from the least number to the greatest; 1, to divide by, where all are the same
-        colours = colour_cells(grid - low, drawing.theme.weights, "linear", high - low or 1.0)
-        drawing.rectangle(
-            x + edge,
-            y + 24,
-            len(numbers) * cell,
-            len(layers) * cell,
-            "none",
-            stroke=drawing.theme.line,
-        )
-        drawing.cells(x + edge, y + 24, len(numbers) * cell, len(layers) * cell, colours)
+        grid_area = MapArea(x + edge, y + GRID_TOP, len(numbers) * cell, len(layers) * cell)
+        _write_grid_numbers(drawing, layers, numbers, grid_area)
+        _draw_grid_cells(drawing, grids[metric], grid_area)
     return top + math.ceil(len(titles) / across) * tall
+
+
+GRID_TOP, GRID_BELOW, GRID_GAP = 24.0, 16.0, 22.0
+"""Points above a grid for its title and the heads' numbers, below it, and between two grids."""
+SMALLEST_COLUMN = 11.0
+"""Points along the smallest cell of a grid whose heads all have their number."""
+
+
+def _write_grid_numbers(
+    drawing: Drawing, layers: Sequence[int], heads: Sequence[int], area: MapArea
+) -> None:
+    """Write the numbers of the layers left of a grid and those of the heads above it, only every
+    fourth where cells are small.
+
+    area: where the grid's cells lie.
+    """
+    cell = area.width / len(heads)
+    for index, layer in enumerate(layers):
+        if cell >= SMALLEST_ROW or index % 4 == 0:
+            below = area.top + (index + 0.5) * cell + 3  # 3: half of the letters' height
+            drawing.text(area.left - 4, below, str(layer), size=7, quiet=True, anchor="end")
+    for index, head in enumerate(heads):
+        if cell >= SMALLEST_COLUMN or index % 4 == 0:
+            middle = area.left + (index + 0.5) * cell
+            drawing.text(middle, area.top - 4, str(head), size=7, quiet=True, anchor="middle")
+
+
+def _draw_grid_cells(drawing: Drawing, grid: np.ndarray[Any, Any], area: MapArea) -> None:
+    """Draw the cells of a grid [layer, head] in a frame, coloured from its least number to its
+    greatest; NaN is blank.
+
+    area: where the cells lie.
+    """
+    low, high = _ends(grid)
+    extent = high - low or 1.0  # 1, to divide by, where all numbers are the same
+    colours = colour_cells(grid - low, drawing.theme.weights, "linear", extent)
+    line = drawing.theme.line
+    drawing.rectangle(area.left, area.top, area.width, area.height, "none", stroke=line)
+    drawing.cells(area.left, area.top, area.width, area.height, colours)
 
 
 def _value_text(value: float) -> str:

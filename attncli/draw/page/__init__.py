@@ -124,6 +124,13 @@ def weight_bytes(recipe: Exact | Roots) -> bytes:
     return plane_bytes(recipe.codes)
 
 
+def root_codes(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Weights as bytes (uint8), of the same shape: a byte holds the square root of a weight, as most
+    weights are small. NaN, which is hidden, is 0."""
+    roots = np.sqrt(np.clip(np.nan_to_num(weights), 0, 1))
+    return np.rint(roots * 255).astype(np.uint8)
+
+
 def float_bytes(array: np.ndarray[Any, Any]) -> bytes:
     """The numbers of an array as float32, least byte first."""
     return np.ascontiguousarray(array, "<f4").tobytes()
@@ -394,19 +401,12 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     page_heads = PageHeads(page.budget)
     runs = []
     maps = []
-    # without what a piece leads to: pieces are texts, or claims, (text, target)
-    answer_sentences = [
-        "".join(piece if isinstance(piece, str) else piece[0] for piece in text)
-        for text in page.answer.get("en", ())
-    ]
     for index, run in enumerate(page.runs):
         heads = []
         small = []
         for record in run.heads:
             heads.append(page_heads.add(index, record))
-            # a byte holds the square root of a weight: most weights are small
-            roots = np.sqrt(np.clip(np.nan_to_num(record.small), 0, 1))
-            small.append(np.rint(roots * 255).astype(np.uint8))
+            small.append(root_codes(record.small))
         if small:
             # the small maps of a run have one shape
             maps.append(deflate(np.concatenate(small).tobytes()))
@@ -415,12 +415,7 @@ def page_bytes(page: Page) -> Iterator[bytes]:
             maps.append(deflate(b""))
             shape = (1, 1)
         entry = _run_entry(run)
-        # what the answer says already is left out of the notes beside it
-        entry["notes"] = [
-            note
-            for note in entry["notes"]
-            if not any(sentence.startswith(note["en"]) for sentence in answer_sentences)
-        ]
+        entry["notes"] = _notes_beside(entry["notes"], page.answer)
         runs.append(entry | {"heads": heads, "tile": list(shape)})
 
     # the facts that the page's script reads; the runs of a page are of one kind, as the first is.
@@ -463,6 +458,20 @@ def page_bytes(page: Page) -> Iterator[bytes]:
     for name, block in page_heads.blocks.items():
         yield element(name, block)
     yield b"</body>\n</html>\n"
+
+
+def _notes_beside(notes: Sequence[Mapping[str, str]], answer: Answer) -> list[Mapping[str, str]]:
+    """The notes of a run, each by language, but for those that the answer says already."""
+    answer_sentences = []
+    for pieces in answer.get("en", ()):
+        # a piece is a text, or a claim: its text, and what of the page that leads to
+        texts = [piece if isinstance(piece, str) else piece[0] for piece in pieces]
+        answer_sentences.append("".join(texts))
+    return [
+        note
+        for note in notes
+        if not any(sentence.startswith(note["en"]) for sentence in answer_sentences)
+    ]
 
 
 def _captured_words(run: RunRecord, entry: Mapping[str, Any]) -> Mapping[str, Message]:

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from attncli.documents import Document, name_of
-from attncli.draw.page import deflate, element
+from attncli.draw.page import deflate, element, root_codes
 from attncli.draw.page.document_page import WIDTH, screen_part, table_part
 from attncli.draw.page.page_frame import as_json, page_head, page_script, page_style
 from attncli.draw.page.page_words import in_languages, words_by_language
@@ -119,8 +119,7 @@ def steps_page(page: StepsPage) -> bytes:
     """The HTML page as bytes. Every text in it is made safe and can never act as HTML."""
     # of which steps there are maps, and their weights; none where the page has no maps
     places, weights = page.maps or ((), np.zeros(0))
-    # a byte holds the square root of a weight: most weights are small
-    codes = np.rint(np.sqrt(np.clip(np.nan_to_num(weights), 0, 1)) * 255).astype(np.uint8)
+    codes = root_codes(weights)
     table, beside_table = table_part(page.document)
     words = words_by_language({**page_words(len(page.heads)), **beside_table})
     meta = {
