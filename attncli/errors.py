@@ -42,6 +42,7 @@ class AttnError(Exception):
     def __init__(
         self, what: str, /, *, where: str = "", expected: str = "", hint: str = "", **values: object
     ) -> None:
+        """Make each text a message, and show them all in a traceback; the class says what each is."""
         if isinstance(what, Message):
             self.what = what
         else:

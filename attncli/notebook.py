@@ -182,7 +182,7 @@ def write_figure(
     title, description = title_and_description(document, lang)
     missing = missing_letters_note(drawing.svg(), file.suffix)
     if missing is not None:
-        warnings.warn(str(missing), stacklevel=3)
+        warnings.warn(str(missing), stacklevel=3)  # told of the line that calls `document.figure`
     files = figure_files(drawing, words, file, title=title, description=description)
     for name, data in files.items():
         with atomic_writer(name) as stream:

@@ -274,7 +274,7 @@ def tensor_prefixes(_context: typer.Context, incomplete: str) -> list[str]:
             names = []
         else:
             names = [info.name for info in tensor_file(Path(file)).summaries]
-    except AttnError:
+    except AttnError:  # a file that is no tensor file offers nothing
         return []
     prefixes = set()
     for name in names:
@@ -304,7 +304,7 @@ def _files(incomplete: str, endings: tuple[str, ...]) -> list[str]:
         return [
             f"{folder}{path.name}" for path in inside if path.suffix in endings or is_folder(path)
         ]
-    except (OSError, ValueError, AttnError):
+    except (OSError, ValueError, AttnError):  # no folder that can be read offers nothing
         return []
 
 

@@ -359,7 +359,7 @@ def _is_null_device(stream: TextIO) -> bool:
     """
     try:
         stream_stat, null = os.fstat(stream.fileno()), os.stat(os.devnull)  # noqa: PTH116
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # a stream of a test's has no number
         return False
     return stat.S_ISCHR(stream_stat.st_mode) and stream_stat.st_rdev == null.st_rdev
 
@@ -368,7 +368,7 @@ def _terminal_size() -> tuple[int | None, int | None]:
     """Columns and lines of the terminal; None for those that it does not report."""
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # no terminal
         return None, None
     return (size.columns or None), (size.lines or None)
 

@@ -292,6 +292,7 @@ def _places_of_scan(folder: Path) -> Iterator[str]:
         scan_plan = plan.read_plan(folder)
     except AttnError:  # told by who reads it
         return
+    # a relative path may be meant from the scan's folder or from the working one: neither is lost
     yield from (place_of(folder / file.path) for file in scan_plan.files)
     yield from (place_of(Path(file.path)) for file in scan_plan.files)
     for name in (scan_plan.model.name, *scan_plan.model.adapters):
@@ -316,7 +317,7 @@ def _is_of_corpus(word: str, place: str) -> bool:
 
     try:
         return any(place_of(Path(name)) == place for name in find_files([word]))
-    except (AttnError, OSError, ValueError):
+    except (AttnError, OSError, ValueError):  # no corpus: told by who reads it
         return False
 
 
@@ -324,7 +325,7 @@ def _is_standard_input(environment: Environment, path: Path) -> bool:
     """Whether standard input is this file."""
     try:
         return os.path.samestat(os.fstat(environment.stdin.fileno()), path.stat())
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # the file is not there, or a stream of a test's has no number
         return False
 
 

@@ -80,6 +80,9 @@ class Message(str):
     def __new__(
         cls, template: str, values: dict[str, object], plurals: str = "", context: str = ""
     ) -> Message:
+        """Fill in the values; of a sentence with `plurals`, by its `count`, in the singular
+        (`template`) or the plural. Without values, braces in the template stay as they are.
+        """
         if plurals and values["count"] != 1:
             sentence = plurals
         else:
@@ -130,6 +133,7 @@ class MessageList(Message):
     last: str
 
     def __new__(cls, texts: tuple[object, ...], separator: str, last: str) -> MessageList:
+        """Join the texts in English, with `last` before the last one."""
         self = str.__new__(cls, _join(list(map(str, texts)), separator, last))
         self.texts = texts
         self.separator = separator

@@ -213,6 +213,10 @@ class PageHeads:
     it, the heads with the weakest links lose their weights."""
 
     def __init__(self, budget: int) -> None:
+        """Begin without heads.
+
+        budget: bytes of data at most, in base64.
+        """
         self.budget, self.blocks, self.size = budget, dict[str, bytes](), 0
         self.masks = dict[bytes, int]()
         self._users = dict[str, int]()
