@@ -188,6 +188,10 @@ def load_checkpoint(
     from attncli.cli.progress import downloads
     from attncli.models.load import load
 
+    # without --max-memory, the limit is for `load` to choose
+    limit = None
+    if compute.max_memory is not None:
+        limit = memory_limit(compute)
     with downloads(environment) as on_progress:
         return load(
             name,
@@ -199,7 +203,7 @@ def load_checkpoint(
             note=environment.notes,
             watch=on_progress,
             variables=environment.variables,
-            limit=None if compute.max_memory is None else memory_limit(compute),
+            limit=limit,
         )
 
 

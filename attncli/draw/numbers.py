@@ -309,6 +309,8 @@ MARKS_ASCII = "oxs*+#@%"
 STYLES = ("bright_blue", "yellow", "green", "magenta", "cyan", "red", "white", "bright_black")
 AXIS = 8
 """Cells of the numbers at the left."""
+WIDEST_PLOT = 72
+"""Cells of a plot on a screen of any width: a wider one would be flat, as its height is fixed."""
 
 
 class Series(Struct, frozen=True):
@@ -339,7 +341,7 @@ def curves(
     points = [point for points_of_series in drawn for point in points_of_series]
     if not points:
         return Lines()
-    width = max(min(view.width - AXIS - 2, 72), 10)  # cells of the plot
+    width = max(min(view.width - AXIS - 2, WIDEST_PLOT), 10)  # cells of the plot
     x_low, x_high = _log_range([x for x, _ in points])
     y_low, y_high = _log_range([y for _, y in points])
     grid: list[list[Piece]] = [[(" ", "")] * width for _ in range(height)]

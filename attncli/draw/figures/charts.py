@@ -1148,7 +1148,7 @@ def colour_cells(
     """
     if scale == "signed":
         low = -high
-    elif scale == "row":
+    elif scale == "row":  # each row has ends of its own
         low = None
     else:
         low = 0.0
