@@ -156,7 +156,18 @@ def find_regions(
     ]
     matches = _find_patterns(rules, text.text)
     for rule, places in zip(rules, matches, strict=True):
-        regions.append(Region(rule.name, _tokens_of_rule(rule, text.text, tokens, places)))
+        members = _tokens_of_rule(rule, text.text, tokens, places)
+        regions.append(Region(rule.name, members))
+        if len(places) > 1:
+            note(
+                message(
+                    "the pattern of region {name} matches {count} places: all of them are in it,"
+                    " {tokens} tokens",
+                    name=repr(rule.name),
+                    count=len(places),
+                    tokens=len(members),
+                )
+            )
     regions = [region for region in regions if region.tokens]
     counts = Counter(region.name for region in regions)
     if twice := sorted(name for name, count in counts.items() if count > 1):

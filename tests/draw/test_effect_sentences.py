@@ -11,6 +11,7 @@ from draw.documents import ablate
 from msgspec import json as documents_json
 
 from attncli.documents.parts import NextToken, TargetToken
+from attncli.draw.screen_header import draw_parts
 from attncli.draw.shaded_matrix import draw_grid, head_grid
 from attncli.draw.view import View
 from attncli.features.effects.document import AblateDocument, LensRow
@@ -20,6 +21,7 @@ from attncli.features.effects.effect_answer import (
     ablate_sentences,
     effect_columns,
 )
+from attncli.features.effects.screen import ABLATE_PARTS
 
 
 def document(**changes: Any) -> AblateDocument:
@@ -44,7 +46,8 @@ def effect(head: int, change: float, **members: Any) -> dict[str, Any]:
     ("change", "random", "said"),
     [
         (0.30, 0.10, None),
-        (0.20, 0.11, "at most twice what a random change"),
+        (0.20, 0.11, "1.8 times what a random change of the same size makes (0.110)"),
+        (0.00041, 0.00036, "1.1 times what a random change of the same size makes (0.00036)"),
         (0.11, 0.20, "less than a random change"),
         (0.01, 0.20, "less than a random change"),
         (0.19999, 0.20001, "A random change of the same size makes as much"),
@@ -117,6 +120,52 @@ def test_changes_beside_probabilities_have_their_unit() -> None:
     text = " ".join(ablate_sentences(told, View()))
     assert "a random change of the same size makes (-0.800 nats)" in text
     assert "hardly matters here (-0.02 nats)" in text
+
+
+def said_of_logprob(*changes: float, **members: Any) -> str:
+    """The answer on an answer of two tokens, whose log-probability these heads change."""
+    rows = [effect(head, 0.3, logprob=change) for head, change in enumerate(changes)]
+    whole = document(
+        effects=rows,
+        measures=["logprob"],
+        together={"logprob": -0.973},
+        target={"text": "cat", "id": 5},
+        **members,
+    )
+    return " ".join(ablate_sentences(whole, View(width=400)))
+
+
+@pytest.mark.parametrize(
+    ("change", "direction"),
+    [(1.101, "+1.101 nats, likelier."), (-1.101, "-1.101 nats, less likely.")],
+)
+def test_a_log_probability_goes_up_or_down(change: float, direction: str) -> None:
+    text = said_of_logprob(change, 0.7)
+    assert f'changes the log-probability of "cat" most: {direction}' in text
+    assert "The 2 heads taken away together: -0.973 nats, less likely." in text
+    assert direction in said_of_logprob(change)
+    assert "less likely" not in " ".join(ablate_sentences(document(), View()))
+
+
+@pytest.mark.parametrize(("other", "is_opposite"), [(0.197, True), (-0.197, False)])
+def test_a_head_that_looks_alike_may_change_the_other_way(other: float, is_opposite: bool) -> None:
+    text = said_of_logprob(-1.0, other)
+    assert f"({other:+.3f} nats)" in text
+    assert ("far less, and the other way" in text) == is_opposite
+
+
+@pytest.mark.parametrize(
+    ("measure", "member", "note"),
+    [
+        ("logprob", {"logprob": -0.4}, "log p: + likelier without it, - less likely"),
+        ("difference", {"difference": {"all": 0.4}}, "- where that grows without it"),
+    ],
+)
+def test_a_table_says_what_its_signs_mean(measure: str, member: dict[str, Any], note: str) -> None:
+    rows = [effect(0, 0.1, **member), effect(1, 0.1, **member)]
+    whole = document(effects=rows, measures=[measure], together=member)
+    assert note in draw_parts(ABLATE_PARTS, whole, View(width=120)).plain
+    assert note not in draw_parts(ABLATE_PARTS, document(), View(width=120)).plain
 
 
 def test_a_link_that_a_mask_hides_is_told_as_that() -> None:

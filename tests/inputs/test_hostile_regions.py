@@ -186,3 +186,15 @@ def test_a_rule_knows_its_file(tmp_path: Path) -> None:
     path = tmp_path / "regions.json"
     path.write_text('{"a": "tokens:0"}')
     assert read_regions(path) == [RegionRule("a", "tokens:0", str(path))]
+
+
+@pytest.mark.parametrize(("pattern", "is_told"), [("c.t", True), ("cat", False)])
+def test_a_pattern_that_matches_twice_is_told(pattern: str, is_told: bool) -> None:
+    notes: list[str] = []
+    (region, *_) = select("the cat and the cot", f"/{pattern}/", notes=notes)
+    assert len(region.tokens) == 1 + is_told
+    assert (
+        notes
+        == ["the pattern of region 'r0' matches 2 places: all of them are in it, 2 tokens"]
+        * is_told
+    )

@@ -18,6 +18,7 @@ from attncli.errors import InputError, LimitError
 from attncli.features.answer.cut_runs import Cut, CutRun, CutRuns, HeadLinks, OwnKeys
 from attncli.features.answer.document import (
     LITTLE,
+    MOST_COMPARED,
     AnswerDocument,
     AnswerDose,
     AnswerDoses,
@@ -68,8 +69,6 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 TIMES = 2.0
 """How many times the largest change of a random span a region must lose to matter."""
-MOST_COMPARED = 4
-"""Regions that are compared with random spans, the largest losses first."""
 SENTENCE = re.compile(r".+?(?:[.!?]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”’」』]*|\n|$)\s*", re.DOTALL)
 
 

@@ -23,6 +23,8 @@ from attncli.documents import (
 from attncli.documents.parts import TargetToken, Weighed
 from attncli.language import message
 
+MOST_COMPARED = 4
+"""Regions that are compared with random spans, the largest losses first."""
 LITTLE = 0.05
 """A change in nats a token from which on it is told: below it the probability of a token changes by
 less than a twentieth."""

@@ -3,7 +3,7 @@ dose of attention on one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from msgspec import UNSET
@@ -24,7 +24,7 @@ from attncli.features.answer.document import (
     CarryingHead,
     CarryingHeads,
 )
-from attncli.language import Message, message, plural, say
+from attncli.language import Message, choice, message, plural, say
 from attncli.mechanism.spec import spoken_head
 
 LEAST_STEP = 0.01
@@ -264,42 +264,67 @@ def dose_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
                 change=format_signed(dose.change, 2),
             ),
         )
-    yield say(view, _course(doses))
+    for course in _course(doses):
+        yield say(view, course)
 
 
-def _course(doses: AnswerDoses) -> Message:
-    """The sentence on whether the answer's probability rises or falls from factor to factor: at each
-    step by more than rounding, and in all by more than the same on random spans changes it.
+def _course(doses: AnswerDoses) -> Iterator[Message]:
+    """Yield whether the answer's probability rises or falls from factor to factor, between which it
+    changes by no more than rounding, and whether the same on a random span changes it as much.
     """
     changes = [row.change for row in doses.doses]
     if max(changes) - min(changes) < LITTLE:
-        return message(
+        yield message(
             "The probability hardly changes with the dose: by less than {least} nats.",
             least=format_fixed(LITTLE, 2),
         )
+        return
     steps = [after - before for before, after in pairwise(changes)]
-    if not (min(steps) >= LEAST_STEP or max(steps) <= -LEAST_STEP):
+    if min(steps) <= -LEAST_STEP and max(steps) >= LEAST_STEP:
         highest = max(doses.doses, key=lambda row: row.logprob)
         lowest = min(doses.doses, key=lambda row: row.logprob)
-        return message(
-            "The probability does not clearly rise with every dose, nor clearly fall with every dose:"
-            " it is highest with ×{most} ({high}) and lowest with ×{least} ({low}).",
+        yield message(
+            "The probability rises from some doses to the next and falls from others: it is highest"
+            " with ×{most} ({high}) and lowest with ×{least} ({low}).",
             most=f"{highest.factor:g}",
             high=share_text(highest.logprob),
             least=f"{lowest.factor:g}",
             low=share_text(lowest.logprob),
         )
-    rises = min(steps) > 0
+        return
+    yield _direction(doses, steps)
     dose = next(row for row in doses.doses if row.factor == doses.weighed.factor)
     if doses.random is not UNSET and max(map(abs, doses.random)) >= abs(dose.change):
-        if rises:
-            return message(
-                "The probability rises from dose to dose, but the same dose on a random span changes"
-                " it as much."
-            )
+        yield message("But the same dose on a random span changes it as much.")
+
+
+def _direction(doses: AnswerDoses, steps: Sequence[float]) -> Message:
+    """The sentence on a probability that only rises, or only falls, with the dose, and between which
+    factors it does not.
+
+    steps: the changes from each factor to the next, in nats.
+    """
+    rises = sum(steps) > 0
+    flat = [
+        message("×{low} to ×{high}", low=f"{before.factor:g}", high=f"{after.factor:g}")
+        for (before, after), step in zip(pairwise(doses.doses), steps, strict=True)
+        if abs(step) < LEAST_STEP
+    ]
+    places = choice(flat, last=" and ")
+    least = format_fixed(LEAST_STEP, 2)
+    if flat and rises:
         return message(
-            "The probability falls from dose to dose, but the same dose on a random span changes"
-            " it as much."
+            "The probability rises with the dose, but hardly changes from {places}: by less than"
+            " {least} nats.",
+            places=places,
+            least=least,
+        )
+    if flat:
+        return message(
+            "The probability falls with the dose, but hardly changes from {places}: by less than"
+            " {least} nats.",
+            places=places,
+            least=least,
         )
     if rises:
         return message("The probability rises from dose to dose.")

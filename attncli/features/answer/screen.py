@@ -20,6 +20,7 @@ from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.answer.answer_words import leaf_name, quoted_leaf, share_text
 from attncli.features.answer.document import (
     LITTLE,
+    MOST_COMPARED,
     SMALL_LOSS,
     AnswerDocument,
     AnswerEffect,
@@ -39,6 +40,8 @@ from attncli.measure.rest import is_learned
 
 LONGEST = 20
 """Cells of the longest bar."""
+LISTED = 5
+"""Lines from which on a text is shown line by line: a list, or paragraphs."""
 MOST_NAMED = 4
 """Regions that the answer names."""
 
@@ -113,8 +116,7 @@ def _plain_cells(document: AnswerDocument) -> Iterator[dict[str, object]]:
 
 
 def _answer_part(document: AnswerDocument, view: View) -> Lines:
-    """The sentence that quotes the answer, with the number of its tokens: in a brief or a full view
-    the whole answer with its line breaks, else its first 400 characters in one line."""
+    """The sentence that quotes the answer as `_written_text` does, with the number of its tokens."""
     answer = document.answer
     words = _written_text(answer.text, view)
     if not answer.generated:
@@ -142,9 +144,12 @@ def _answer_part(document: AnswerDocument, view: View) -> Lines:
 
 
 def _written_text(text: str, view: View) -> str:
-    """What a model wrote, in quotes: in a brief or a full view the whole text with its line breaks,
-    else its first 400 characters in one line."""
+    """What a model wrote, in quotes: in a brief or a full view the whole text, line by line where it
+    has `LISTED` or more in a brief one; else its first 400 characters in one line."""
     text = text.strip()
+    lines = [row for row in text.splitlines() if row.strip()]
+    if view.brief and len(lines) < LISTED:
+        return quote_text(text, view)
     if view.brief or view.full:
         whole = "\n".join(safe(row, ascii=view.ascii) for row in text.splitlines())
         return say(view, '"{text}"', text=whole)
@@ -472,21 +477,30 @@ def _compared_sentences(
 def _open_sentences(
     document: AnswerDocument, effects: Sequence[AnswerEffect], view: View
 ) -> Iterator[str]:
-    """Yield the regions whose loss was compared with no random spans."""
-    names = [
-        message(
-            "{region} ({change} nats)",
-            region=quoted_leaf(document, effect, view),
-            change=format_signed(effect.change, 2),
-        )
-        for effect in effects[:MOST_NAMED]
+    """Yield the regions whose loss was compared with no random spans, and why.
+
+    effects: theirs, the largest loss first.
+    """
+    losses = [
+        effect for effect in document.effects if effect.is_source and effect.change <= -LITTLE
     ]
-    yield say(
-        view,
-        "Not compared with random spans, as the prompt has too few other tokens or more regions"
-        " matter: {names}.",
-        names=listing(names),
-    )
+    tried = losses[:MOST_COMPARED]
+    too_large = [effect for effect in effects if effect in tried]
+    beyond = [effect for effect in effects if effect not in tried]
+    if too_large:
+        yield say(
+            view,
+            "Not compared with random spans, as the prompt has too few other tokens: {regions}.",
+            regions=_changes_text(document, too_large, view),
+        )
+    if beyond:
+        yield say(
+            view,
+            "Not compared with random spans, as only the {count} regions of the largest loss are:"
+            " {regions}.",
+            count=MOST_COMPARED,
+            regions=_changes_text(document, beyond, view),
+        )
 
 
 def _other_sentences(document: AnswerDocument, view: View) -> Iterator[str]:

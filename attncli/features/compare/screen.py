@@ -4,7 +4,7 @@ what moved most.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import UNSET
@@ -65,12 +65,20 @@ from attncli.mechanism.spec import head_label, head_name
 
 
 def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
-    """Yield the table for `--plain`: the names of its columns, then a row for each pair of heads."""
+    """Yield the table for `--plain`: the names of its columns, then a row for each pair of heads.
+    The columns that begin with `link` are of the link that the screen names: the one that changed
+    most of those that count; `max_difference`, `query` and `key` of the one that changed most of all.
+    """
     yield [
         "layer_a",
         "head_a",
         "layer_b",
         "head_b",
+        "link_difference",
+        "link_query",
+        "link_key",
+        "link_a",
+        "link_b",
         "max_difference",
         "query",
         "key",
@@ -79,6 +87,7 @@ def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
         "kept",
         "output_error",
     ]
+    indices = {token_a: index for index, (token_a, _) in enumerate(document.aligned)}
     for head in document.heads:
         a = head.a
         b = head.b
@@ -92,7 +101,24 @@ def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
             head.kept,
             head.output_error,
         )
-        yield [a.layer, a.head, b.layer, b.head, *weights]
+        yield [a.layer, a.head, b.layer, b.head, *_link_cells(head, indices), *weights]
+
+
+def _link_cells(head: ComparedHead, indices: Mapping[int, int]) -> list[object]:
+    """The cells of `--plain` on the link of a pair of heads that changed most of those that count:
+    B − A, its query and key as positions in A, its weight in A and in B; None where none counts.
+
+    indices: of the aligned tokens, by their positions in A.
+    """
+    link = head.change
+    if link is None:
+        return [None] * 5
+    row = indices[link.query]
+    column = indices[link.key]
+    sides = (as_matrix(weights)[row, column] for weights in (head.weights_a, head.weights_b))
+    # a link that the mask hides has no weight
+    weight_a, weight_b = (float(np.nan_to_num(weight)) for weight in sides)
+    return [link.value, link.query, link.key, weight_a, weight_b]
 
 
 def _heads_table(document: CompareDocument, view: View) -> Lines:
@@ -827,7 +853,12 @@ def _link_sentences(document: CompareDocument, view: View) -> list[str]:
             len(document.a.tokens), len(document.b.tokens)
         )
         same = message("The weights of A and B are the same (no difference above 1e-06).")
-        if document.queries:
+        if not document.differs:
+            same = message(
+                "A and B are the same text with the same settings: their attention is the same (no"
+                " difference above 1e-06)."
+            )
+        elif document.queries:
             same = message(
                 "In the rows compared the weights of A and B are the same (no difference above"
                 " 1e-06)."

@@ -119,6 +119,7 @@ class Effect(Struct, frozen=True):
     looks_beyond_rest: the same without keys where heads rest, UNSET where nothing rests.
     random: the same changes for random directions of the same size, averaged; None where none were
         drawn.
+    random_logprob: what these make of the target's log-probability, where that was read too.
     holding: the same changes while every head attends as in the unchanged run; None where that was
         not measured.
     """
@@ -129,6 +130,7 @@ class Effect(Struct, frozen=True):
     looks: tuple[int, float] | None
     looks_beyond_rest: tuple[int, float] | UnsetType | None = UNSET
     random: dict[str, float] | None = None
+    random_logprob: float | None = None
     holding: dict[str, float] | None = None
 
 
@@ -232,15 +234,14 @@ def remove(
         random = sweep(
             text,
             drawing,
-            request,
+            _random_request(request),
             memory,
             on_progress=lambda share: progress(first + share * compared * DRAWS / branches),
         ).readings
-        random_readings = {}
         for index, place in enumerate(drawing.places):
             means = {name: float(column[index].mean()) for name, column in random.items()}
-            random_readings[place] = means
-        effects = [replace(effect, random=random_readings.get(effect.place)) for effect in effects]
+            number = plan.places.index(place)  # effects stand in this order
+            effects[number] = _with_random(effects[number], means, request)
 
     # the heads taken away once more, while every head attends as in the unchanged run
     held_together: dict[str, float] | None = None
@@ -273,6 +274,24 @@ def remove(
         m_clean=m_clean,
         vectors=swept.vectors,
     )
+
+
+def _random_request(request: MeasureRequest) -> MeasureRequest:
+    """What is measured of random changes: what was asked for, and beside a difference of two logits
+    the target's log-probability, because the answer tells its probability too."""
+    is_measured = "difference" not in request.measures or "logprob" in request.measures
+    if is_measured or request.every:
+        return request
+    return replace(request, measures=(*request.measures, "logprob"))
+
+
+def _with_random(effect: Effect, means: dict[str, float], request: MeasureRequest) -> Effect:
+    """The effect beside what random changes of its size do.
+
+    means: of `_random_request`, the mean over the draws by name.
+    """
+    own = {name: means[name] for name in readings_of(request.measures)}
+    return replace(effect, random=own, random_logprob=means.get("logprob"))
 
 
 def _readings_of(readings: Mapping[str, Floats], branch: int) -> dict[str, float]:
@@ -550,7 +569,13 @@ def _predictions(
         vectors = sweep(result.text, plan, at_position, memory, keep_at=position).vectors
         places = list(range(len(strongest)))  # the only head of the second sweep
     assert vectors is not None
-    return predictions(result.text, vectors, places, target, of_heads=has_each)
+    whole = predictions(result.text, vectors, places, target, of_heads=has_each)
+    if "difference" not in request.measures or not order:
+        return whole
+    random = result.effects[order[0]].random_logprob
+    if random is None:
+        return whole
+    return replace(whole, random=random)
 
 
 def _held_notes(model: Model, removal: Removal) -> list[str]:

@@ -21,7 +21,7 @@ from attncli.features.effects.document import (
     Prediction,
 )
 from attncli.features.effects.head_phrase import head_phrase
-from attncli.language import listing, message, say
+from attncli.language import Message, listing, message, say
 from attncli.measure.mean_intervals import no_interval
 from attncli.mechanism.spec import head_name
 
@@ -76,12 +76,23 @@ def together_sentence(document: AblateDocument, view: View) -> Iterator[str]:
     if predictions is UNSET:
         return
     after = percent(predictions.together.probability)
-    template = message("With all of these changes at once it goes to {after} (now: {now}).")
-    if after == percent(predictions.own.probability):
-        template = message("With all of these changes at once it stays at {after} (now: {now}).")
+    stays = after == percent(predictions.own.probability)
+    if document.link is not None and stays:
+        template = message(
+            "With this link cut in the {count} heads at once it stays at {after} (now: {now})."
+        )
+    elif document.link is not None:
+        template = message(
+            "With this link cut in the {count} heads at once it goes to {after} (now: {now})."
+        )
+    elif stays:
+        template = message("Without the {count} heads at once it stays at {after} (now: {now}).")
+    else:
+        template = message("Without the {count} heads at once it goes to {after} (now: {now}).")
     yield say(
         view,
         template,
+        count=len(document.effects),
         after=after,
         now=likeliest(predictions.together, view),
     )
@@ -124,6 +135,41 @@ def patch_probability_sentences(document: PatchDocument, view: View) -> Iterator
     )
 
 
+def probability_caveats(document: PatchDocument, view: View) -> Iterator[str]:
+    """Yield where the first head's share of a difference says little of what comes next: where the
+    probability of the target moves away from that after the clean text, or not at all, and where the
+    target comes first after both texts."""
+    predictions = document.predictions
+    if predictions is UNSET or predictions.patched is None:
+        return
+    target = quote_text(predictions.target.text, view)
+    clean = predictions.clean.probability
+    corrupt = predictions.corrupt.probability
+    patched = predictions.patched.probability
+    is_moved = percent(patched) != percent(corrupt)
+    if (
+        document.effects[0].recovered > 0
+        and is_moved
+        and (patched - corrupt) * (clean - corrupt) < 0
+    ):
+        yield say(
+            view,
+            "Yet the probability of {target} moves away from that after the clean text: by it this"
+            " head brings back nothing.",
+            target=target,
+        )
+    elif document.effects[0].recovered > 0 and not is_moved and percent(clean) != percent(corrupt):
+        yield say(view, "Yet by the probability of {target} it brings back nothing.", target=target)
+    first_tokens = [run.top[0].token.id for run in (predictions.clean, predictions.corrupt)]
+    if first_tokens == [predictions.target.id] * 2:
+        yield say(
+            view,
+            "{target} comes first after both texts: what is brought back does not decide the next"
+            " word.",
+            target=target,
+        )
+
+
 def logit_probability_sentence(document: LogitsDocument, view: View) -> Iterator[str]:
     """Yield how likely the target is, and the likeliest other tokens."""
     prediction = document.prediction
@@ -158,27 +204,50 @@ def token_shares(rows: Sequence[NextToken], view: View) -> str:
     return listing(f"{quote_text(row.token.text, view)} {percent(row.probability)}" for row in rows)
 
 
-def difference_sentences(document: AblateDocument, view: View) -> Iterator[str]:
+def difference_sentences(
+    document: AblateDocument, caveats: Sequence[str], view: View
+) -> Iterator[str]:
     """Yield the answer of `attn ablate --versus` and `--pairs` in sentences: by how many logits the
     target leads the other token, how much of that lead is lost without the head of the largest
-    effect and by which way, and a command to try next."""
+    effect and by which way, and a command to try next.
+
+    caveats: sentences on how much of that a random change makes, too.
+    """
     yield from _lead(document, view)
     rows = [row for row in document.effects if row.difference is not UNSET]
     if rows:
-        yield from _first_head(document, rows[0], view)
+        yield from _first_head(document, rows[0], caveats, view)
         yield from _mover(rows, view)
     together = document.together.difference
     if together is not UNSET and together.all is not None and len(document.effects) != 1:
-        template = message("All of these changes at once: it {lost}.")
-        if document.pairs is not UNSET:
-            template = message("All of these changes at once: the difference {lost}.")
-        yield say(view, template, lost=loss_text(together.all, view))
+        template = _together_template(document)
+        loss = loss_text(together.all, view)
+        yield say(view, template, count=len(document.effects), lost=loss)
     if len(rows) > 1:
         if _is_interchange(document):
             template = message("Heads are interchanged one at a time: these numbers do not add up.")
         else:
             template = message("Heads are taken away one at a time: these numbers do not add up.")
         yield say(view, template)
+
+
+def _together_template(document: AblateDocument) -> Message:
+    """The sentence on what is lost with all heads changed at once: without a head, with a link cut
+    in each, or interchanged; over pairs of the difference, which is `it` in a single text."""
+    is_cut = document.link is not None
+    if not document.effects and document.pairs is not UNSET:  # how many is not known here
+        return message("All of these changes at once: the difference {lost}.")
+    if not document.effects:
+        return message("All of these changes at once: it {lost}.")
+    if document.pairs is not UNSET and is_cut:
+        return message("With this link cut in the {count} heads at once the difference {lost}.")
+    if _is_interchange(document):
+        return message("With the {count} heads interchanged at once the difference {lost}.")
+    if document.pairs is not UNSET:
+        return message("Without the {count} heads at once the difference {lost}.")
+    if is_cut:
+        return message("With this link cut in the {count} heads at once it {lost}.")
+    return message("Without the {count} heads at once it {lost}.")
 
 
 def _lead(document: AblateDocument, view: View) -> Iterator[str]:
@@ -239,9 +308,12 @@ def _is_interchange(document: AblateDocument) -> bool:
     return document.pairs is not UNSET and document.by == "resample"
 
 
-def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterator[str]:
-    """Yield how much of the lead is lost without one head (`row`, that of the largest effect), and,
-    where that was measured, how much by what it writes and by the attention that it moves."""
+def _first_head(
+    document: AblateDocument, row: EffectRow, caveats: Sequence[str], view: View
+) -> Iterator[str]:
+    """Yield how much of the lead is lost without one head (`row`, that of the largest effect), the
+    caveats to that, and, where that was measured, how much by what it writes and by the attention
+    that it moves."""
     difference = row.difference
     assert difference is not UNSET
     if difference.all is None:
@@ -268,6 +340,7 @@ def _first_head(document: AblateDocument, row: EffectRow, view: View) -> Iterato
         lost=loss,
         interval=loss_interval(difference.all, low, high, view),
     )
+    yield from caveats
     if difference.sign_share is not UNSET:
         yield say(
             view, "{share} of the pairs have this sign.", share=percent(difference.sign_share)

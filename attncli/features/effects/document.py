@@ -145,6 +145,13 @@ class Predictions(Part, frozen=True, kw_only=True):
         ),
     ] = UNSET
     together: Annotated[Prediction, describe("Without all of these heads at once.")]
+    random: Annotated[
+        float | UnsetType,
+        describe(
+            "Beside a difference of two logits: what changes of the same size in random directions"
+            " make of the target's log-probability in place of the first effect, the mean of 8 draws."
+        ),
+    ] = UNSET
 
 
 class PairsSummary(Part, frozen=True, kw_only=True):

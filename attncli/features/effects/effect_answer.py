@@ -5,6 +5,7 @@ Each sentence has its rule; none says more than the numbers of the document hold
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -120,13 +121,38 @@ SIZES = {
     "vector": message("{size} (1 − cosine)"),
     "logprob": message("{size} nats"),
     "kl": message("{size} nats"),
+    "difference": message("{size} logits"),
 }
 """How an effect is written with its unit, by what is measured."""
 
 
 def size_text(value: float, measure: Measure, view: View) -> str:
-    """An effect as sentences write it, with its unit."""
-    return say(view, SIZES[measure], size=effect_text(value))
+    """An effect as sentences write it, with its unit; that on a log-probability, which may rise or
+    fall, with its sign."""
+    text = effect_text(value)
+    if measure == "logprob" and value > 0:
+        text = f"+{text}"
+    return say(view, SIZES[measure], size=text)
+
+
+def _directed_size(value: float, measure: Measure, view: View) -> str:
+    """An effect as sentences write it, with its unit, and of a log-probability in words whether what
+    was measured becomes likelier."""
+    size = size_text(value, measure, view)
+    if measure != "logprob" or abs(value) < NEGLIGIBLE:
+        return size
+    if value > 0:
+        return say(view, "{size}, likelier", size=size)
+    return say(view, "{size}, less likely", size=size)
+
+
+SIGN_NOTES = {
+    "logprob": message("log p: + likelier without it, - less likely"),
+    "difference": message(
+        "lost: of the difference of the two logits; - where that grows without it"
+    ),
+}
+"""What the sign of a measure's column means, for the measures that have one."""
 
 
 def effect_columns(*columns: Sequence[float | None]) -> list[list[str]]:
@@ -196,9 +222,15 @@ def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
         yield say(view, LINK_SENTENCES["most"], head=head, subject=query_text, size=size)
     else:
         yield say(view, LINK_SENTENCES["nothing"], subject=query_text)
-    if document.effect_together is not UNSET and document.effect_together is not None:
+    is_same = len(effects) == 1  # what is cut together is the one head's link
+    if (
+        document.effect_together is not UNSET
+        and document.effect_together is not None
+        and not is_same
+    ):
         together = size_text(document.effect_together, "vector", view)
-        yield say(view, LINK_SENTENCES["together"], size=together)
+        count = len(effects)
+        yield say(view, LINK_SENTENCES["together"], size=together, count=count)
 
 
 def subject(document: AblateDocument, view: View) -> str:
@@ -245,7 +277,11 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
     changed = {"subject": subject(document, view)}
     yield from probability_sentence(document, view)
     if document.measures[0] == "difference":
-        yield from difference_sentences(document, view)
+        yield from _random_probability_sentences(document, view)
+        caveats: list[str] = []
+        if effects:
+            caveats = _random_sentences(document, effects[0], view)
+        yield from difference_sentences(document, caveats, view)
         return
 
     # single heads
@@ -266,8 +302,9 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
                 name = "together"
             else:
                 name = "all"
-            size = size_text(together, document.measures[0], view)
-            yield say(view, templates[name], **changed, size=size)
+            size = _directed_size(together, document.measures[0], view)
+            count = len(document.effects)
+            yield say(view, templates[name], **changed, size=size, count=count)
         elif document.link is None:
             yield say(
                 view, "Without any of these heads {subject} is 0 and has no direction.", **changed
@@ -330,7 +367,7 @@ def _largest_sentence(
         templates[name],
         subject=subject(document, view),
         head=head_phrase(effects[0], view),
-        size=size_text(largest, document.measures[0], view),
+        size=_directed_size(largest, document.measures[0], view),
         times=ratio,
     )
 
@@ -340,7 +377,7 @@ HEAD_SENTENCES = {
     "alone": message("Taking away {head} changes {subject}: {size}."),
     "most": message("Taking away {head} changes {subject} most: {size}."),
     "times": message("Taking away {head} changes {subject} most: {size}, {times} the next head."),
-    "together": message("All of these heads taken away together: {size}."),
+    "together": message("The {count} heads taken away together: {size}."),
     "all": message("Taking away the chosen heads, all at once, changes {subject} by {size}."),
     "apart": message("Heads are taken away one at a time: these numbers do not add up."),
 }
@@ -353,7 +390,7 @@ LINK_SENTENCES = {
     "times": message(
         "Cutting this link in {head} changes {subject} most: {size}, {times} the next head."
     ),
-    "together": message("The link cut in all of these heads together: {size}."),
+    "together": message("The link cut in the {count} heads together: {size}."),
     "all": message(
         "Cutting this link in all of the chosen heads at once changes {subject} by {size}."
     ),
@@ -393,22 +430,10 @@ def _alike_sentences(
         return []
 
     effect, weight = max(alike_heads, key=lambda pair: pair[1])
-    size = abs(effect_size(effect, document) or 0.0)
-    is_small = size <= HARDLY * first_size
-    is_of_nats = document.measures[0] in ("logprob", "difference")
-    template = message(
-        "{head} looks at {key} about as much ({weight}; there {strongest}) and changes it far less"
-        " ({effect})."
-    )
-    if is_small and not (is_of_nats and size > NOTICEABLE):
-        template = message(
-            "{head} looks at {key} about as much ({weight}; there {strongest}) and hardly"
-            " matters here ({effect})."
-        )
     return [
         say(
             view,
-            template,
+            _alike_template(document, first, effect),
             head=head_phrase(effect, view),
             key=quoted_token(keys, first.looks.key, view),
             weight=f"{weight:.2f}",
@@ -416,6 +441,29 @@ def _alike_sentences(
             effect=_effect_in_brackets(effect_size(effect, document) or 0.0, document, view),
         )
     ]
+
+
+def _alike_template(document: AblateDocument, first: EffectRow, effect: EffectRow) -> Message:
+    """The sentence on a head that looks at the same key as the first and changes far less: that it
+    hardly matters, or that it changes the measure the other way, where one of these holds."""
+    first_change = effect_size(first, document) or 0.0
+    change = effect_size(effect, document) or 0.0
+    is_small = abs(change) <= HARDLY * abs(first_change)
+    is_of_nats = document.measures[0] in ("logprob", "difference")
+    if is_small and not (is_of_nats and abs(change) > NOTICEABLE):
+        return message(
+            "{head} looks at {key} about as much ({weight}; there {strongest}) and hardly"
+            " matters here ({effect})."
+        )
+    if first_change * change < 0:
+        return message(
+            "{head} looks at {key} about as much ({weight}; there {strongest}) and changes it far"
+            " less, and the other way ({effect})."
+        )
+    return message(
+        "{head} looks at {key} about as much ({weight}; there {strongest}) and changes it far less"
+        " ({effect})."
+    )
 
 
 def _effect_in_brackets(value: float, document: AblateDocument, view: View) -> str:
@@ -436,19 +484,48 @@ def _random_sentences(document: AblateDocument, first: EffectRow, view: View) ->
     if first.random is None:
         return []
     random_size = effect_size(first.random, document)
-    size = abs(effect_size(first, document) or 0.0)
-    if random_size is None or size > ABOVE * abs(random_size):
+    if random_size is None:
         return []
-    size_written = _effect_in_brackets(size, document, view)
-    if size_written == _effect_in_brackets(abs(random_size), document, view):
-        template = message("A random change of the same size makes as much ({size}).")
-    elif size < abs(random_size):
+    size = effect_size(first, document) or 0.0
+    return _beside_random(size, random_size, document.measures[0], view)
+
+
+def _random_probability_sentences(document: AblateDocument, view: View) -> list[str]:
+    """One sentence as `_random_sentences` says it, of the target's probability, which is told beside
+    a difference of two logits; empty where that was not read of random changes."""
+    predictions = document.predictions
+    if predictions is UNSET or predictions.without is None or predictions.random is UNSET:
+        return []
+    before = predictions.own.probability
+    after = predictions.without.probability
+    if not (before > 0 and after > 0):
+        return []
+    return _beside_random(math.log(after / before), predictions.random, "logprob", view)
+
+
+def _beside_random(size: float, random_size: float, measure: Measure, view: View) -> list[str]:
+    """One sentence where an effect is at most `ABOVE` times that of random changes of the same size
+    on average; else empty."""
+    if abs(size) > ABOVE * abs(random_size):
+        return []
+    random_text = size_text(random_size, measure, view)
+    if measure == "vector":  # the sentence before has the unit
+        random_text = effect_text(random_size)
+    if effect_text(abs(size)) == effect_text(abs(random_size)):
+        return [
+            say(view, "A random change of the same size makes as much ({size}).", size=random_text)
+        ]
+    if abs(size) < abs(random_size):
         template = message("That is less than a random change of the same size makes ({size}).")
-    else:
-        template = message(
-            "That is at most twice what a random change of the same size makes ({size})."
+        return [say(view, template, size=random_text)]
+    return [
+        say(
+            view,
+            "That is {times} times what a random change of the same size makes ({size}).",
+            times=times_words(abs(size) / abs(random_size), 2),
+            size=random_text,
         )
-    return [say(view, template, size=_effect_in_brackets(random_size, document, view))]
+    ]
 
 
 def ablate_answer(document: AblateDocument, view: View) -> Lines:

@@ -34,6 +34,7 @@ from attncli.features.effects.difference_answer import (
     logit_probability_sentence,
     pairs_sentences,
     patch_probability_sentences,
+    probability_caveats,
 )
 from attncli.features.effects.document import (
     AblateDocument,
@@ -63,6 +64,7 @@ from attncli.features.effects.effect_answer import (
     HEAD_SENTENCES,
     LINK_SENTENCES,
     MEASURE_COLUMNS,
+    SIGN_NOTES,
     ablate_answer,
     by_attention,
     effect_columns,
@@ -158,9 +160,10 @@ def _effects_heads(document: EffectsDocument, view: View) -> Lines:
     first = MEASURE_COLUMNS[document.measures[0]]
     ends = message("95% interval")
     columns: dict[str, list[str]] = {first: means, ends: list(map(range_text, lows, highs))}
-    return heads_table(
+    body = heads_table(
         shown, columns, view, title=_effects_title(document, view), count=len(document.effects)
     )
+    return stack(body, remark(SIGN_NOTES.get(document.measures[0], ""), view))
 
 
 EFFECTS_TITLES = {
@@ -252,7 +255,7 @@ def mean_effect_sentences(document: EffectsDocument, view: View) -> Iterator[str
                 )
             yield say(view, template, head=head_phrase(effect, view))
     together = document.together.mean(_first_reading(document))
-    if together is not None:
+    if together is not None and len(document.effects) != 1:  # of one head it is the same
         size = size_text(together.mean, document.measures[0], view)
         if together.low is not None:
             size = say(view, "{size} ({interval})", size=size, interval=_interval_text(together))
@@ -260,7 +263,7 @@ def mean_effect_sentences(document: EffectsDocument, view: View) -> Iterator[str
             templates = HEAD_SENTENCES
         else:
             templates = LINK_SENTENCES
-        yield say(view, templates["together"], size=size)
+        yield say(view, templates["together"], size=size, count=len(document.effects))
 
 
 def effects_answer(document: EffectsDocument, view: View) -> Lines:
@@ -507,9 +510,10 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
     body = heads_table(
         shown, columns, view, title=title, count=len(effects), sizes=sizes, longest=LONGEST_ABLATE
     )
+    sign_note = remark(SIGN_NOTES.get(document.measures[0], ""), view)
     if message("looks most at") not in columns:
-        return body
-    return stack(body, remark(_looks_note(document, shown), view))
+        return stack(body, sign_note)
+    return stack(body, sign_note, remark(_looks_note(document, shown), view))
 
 
 def _looks_note(document: AblateDocument, effects: Sequence[EffectRow]) -> Message | str:
@@ -1148,6 +1152,7 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
         share = percent(first.recovered)
         clean, corrupt = _distinct_number_texts(document.m_clean, document.m_corrupt)
         yield say(view, most, head=head, share=share, clean=clean, corrupt=corrupt)
+        yield from probability_caveats(document, view)
         last = min(document.effects, key=lambda row: row.recovered)
         if last.recovered < -LITTLE:
             away = message("Put in alone, {head} leads away from the clean text most: {share}.")

@@ -17,7 +17,7 @@ from attncli.draw.token_names import quote_text, quoted_row, quoted_token, short
 from attncli.draw.view import Parts, ScreenPart, View, never
 from attncli.features.effects.difference_answer import quoted_target
 from attncli.features.next.document import Dose, LayerChoice, NextDocument
-from attncli.language import Message, listing, message, say
+from attncli.language import Message, choice, listing, message, say
 from attncli.mechanism.spec import spoken_head
 
 DOSE_BAR, CONTINUED_CELLS = 12, 28
@@ -36,9 +36,9 @@ def next_rows(document: NextDocument) -> Iterator[Sequence[object]]:
         *("target", document.position, target.token.text, target.token.id),
         *(target.probability, target.rank),
     )
-    for choice in document.layers:  # the token that comes first after a layer: its rank is 1
-        entry = choice.token
-        yield ("layer", choice.layer, entry.text, entry.id, choice.probability, 1)
+    for lead in document.layers:  # the token that comes first after a layer: its rank is 1
+        entry = lead.token
+        yield ("layer", lead.layer, entry.text, entry.id, lead.probability, 1)
     for following in document.following or ():
         token = document.tokens[following.token]
         place = following.token
@@ -285,14 +285,17 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
             rank=f"{target.rank:,}",
         )
     if document.without is not UNSET:
+        after = percent(document.without.target.probability)
+        template = message("Without {heads}, {token} has {share} (now: {now}).")
+        if after == percent(target.probability):
+            template = message("Without {heads}, {token} stays at {share} (now: {now}).")
+        heads = [say(view, spoken_head(row.layer, row.head)) for row in document.without.heads]
         yield say(
             view,
-            "Without {heads}, {token} has {share} (now: {now}).",
-            heads=listing(
-                say(view, spoken_head(row.layer, row.head)) for row in document.without.heads
-            ),
+            template,
+            heads=choice(heads, last=" and "),
             token=quote_text(target.token.text, view),
-            share=percent(document.without.target.probability),
+            share=after,
             now=listing(
                 f"{quote_text(row.token.text, view)} {percent(row.probability)}"
                 for row in document.without.top[:3]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from draw import documents
+from draw.documents import SENTENCE
 
 from attncli.documents.reading import document_of
 from attncli.draw.screen_header import screen_of
@@ -16,7 +17,7 @@ from attncli.features.answer.proof_screen import (
     carrier_table,
     dose_sentences,
 )
-from attncli.features.answer.screen import answer_sentences
+from attncli.features.answer.screen import _written_text, answer_sentences
 
 OWN = -0.5
 WIDE = View(lang="en", width=400)
@@ -86,16 +87,33 @@ def test_once_as_it_is_is_told_beside_none() -> None:
     [
         (FALL, None, "falls from dose to dose."),
         (FALL[::-1], [0.1, -0.2], "rises from dose to dose."),
-        (FALL[::-1], [0.1, -0.5], "rises from dose to dose, but the same dose on a random span"),
-        (FALL, [0.4], "falls from dose to dose, but the same dose on a random span"),
+        (FALL[::-1], [0.1, -0.5], "rises from dose to dose. But the same dose on a random span"),
+        (FALL, [0.4], "falls from dose to dose. But the same dose on a random span"),
         # what two decimals show as +0.00 is no course
         ([-2e-6, -1e-6, 0.0, 1e-6, 2e-6], None, "hardly changes with the dose"),
         ([-0.02, -0.01, 0.0, 0.01, 0.029], None, "hardly changes with the dose"),
-        ([-0.1, -0.001, 0.0, 0.1, 0.2], None, "highest with ×4 (74%) and lowest with ×0 (55%)"),
+        ([-0.1, 0.0, 0.1, 0.3, 0.2], None, "highest with ×2 (82%) and lowest with ×0 (55%)"),
         (
             [0.1, 0.0, 0.0, 0.1, 0.2],
             None,
-            "does not clearly rise with every dose, nor clearly fall",
+            "rises from some doses to the next and falls from others",
+        ),
+        # a step that is less than rounding goes neither way, and is named
+        (
+            [-1.2, -0.1, 0.0, 0.06, 0.069],
+            None,
+            "rises with the dose, but hardly changes from ×2 to ×4: by less than 0.01 nats.",
+        ),
+        (
+            [-0.1, -0.109, 0.0, 0.004, 0.1],
+            [0.3],
+            "rises with the dose, but hardly changes from ×0 to ×0.5 and ×1 to ×2: by less than"
+            " 0.01 nats. But the same dose on a random span changes it as much.",
+        ),
+        (
+            [0.1, 0.0, 0.0, -0.1, -0.2],
+            None,
+            "falls with the dose, but hardly changes from ×0.5 to ×1",
         ),
     ],
 )
@@ -105,7 +123,38 @@ def test_the_course_of_doses_is_more_than_rounding(
     parts = {}
     if random:
         parts["random"] = random
-    assert course in list(dose_sentences(dosed(changes, **parts), WIDE))[-1]
+    assert course in said(dose_sentences(dosed(changes, **parts), WIDE))
+
+
+@pytest.mark.parametrize(
+    ("compared", "reason"),
+    [
+        (0, 'as the prompt has too few other tokens: "doc1" (-0.90 nats)'),
+        (4, 'as only the 4 regions of the largest loss are: "doc5" (-0.50 nats)'),
+    ],
+)
+def test_why_a_region_was_not_compared_is_the_reason_that_holds(compared: int, reason: str) -> None:
+    parts = documents.answer(SENTENCE * 2, regions=6)
+    # `compared` regions beside random spans, the next one, and the rest of little loss
+    losses = [0.9, 0.8, 0.7, 0.6, 0.5][: compared + 1]
+    for place, effect in enumerate(parts["effects"]):
+        effect.pop("random", None)
+        effect["change"], effect["matters"] = 0.0, False
+        if place < len(losses):
+            effect["change"], effect["matters"] = -losses[place], None
+        if place < compared:
+            effect["random"], effect["matters"] = [0.01], True
+    text = said(answer_sentences(answered(**parts), WIDE))
+    assert f"Not compared with random spans, {reason}." in text
+    assert text.count("Not compared") == 1
+
+
+def test_a_brief_view_has_a_short_answer_in_one_line() -> None:
+    written = "It is bluefish.\n\n" + "word " * 200
+    brief = _written_text(written, View(lang="en", width=100, brief=True))
+    assert brief.count("word") == 200
+    assert "bluefish.␊␊word" in brief
+    assert "\n" in _written_text(written, View(lang="en", width=100, full=True))
 
 
 def test_heads_are_told_by_what_was_cut() -> None:

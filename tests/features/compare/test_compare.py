@@ -9,17 +9,20 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from telling import told
 
+import attncli
 from attncli.arrays.backend import choose
 from attncli.documents.reading import document_of
 from attncli.errors import InputError
 from attncli.features.compare.alignment import align
 from attncli.features.compare.compute import _compared_runs, _differs
 from attncli.features.compare.document import CompareDocument
+from attncli.features.compare.screen import _link_cells
 from attncli.features.run.compute import RunRequest, _measured_run
 from attncli.features.run.document import RunDocument
 from attncli.inputs.tokenize import tokenizer
 from attncli.measure.labels import row_divergences
 from attncli.mechanism.mask import Everywhere, Mask, Window
+from attncli.models.aliases import local_folder
 from attncli.models.one_layer import Settings, seeded_model
 
 TEXT = "one two three four five"
@@ -208,3 +211,37 @@ def compare_differences(a: RunDocument, b: RunDocument) -> list[str]:
     return _differs(
         a, b, [(0, head) for head in a.layers[0].heads], [(0, head) for head in b.layers[0].heads]
     )
+
+
+@pytest.mark.thorough
+def test_the_frame_has_the_link_that_the_screen_names() -> None:
+    """Its difference, ends and both weights, by a loop over the links that count: not those of the
+    first token, of a token to itself and of neighbours. The link that changed most of all is another.
+    """
+    if local_folder("smollm2") is None:
+        pytest.skip("smollm2 is not installed")
+    model = attncli.load("smollm2")
+    texts = [f"The suitcase was {word}, so Tom carried it with" for word in ("heavy", "light")]
+    a, b = (attncli.run(model, text) for text in texts)
+    document = attncli.compare(a, b, query="with")
+    query = len(a.tokens) - 1
+    links = []
+    for layer_a, layer_b in zip(a.layers, b.layers, strict=True):
+        for head_a, head_b in zip(layer_a.heads, layer_b.heads, strict=True):
+            for key in range(1, query - 1):
+                weights = [float(head.weights[query][key]) for head in (head_a, head_b)]
+                links.append((weights[1] - weights[0], layer_a.layer, head_a.head, key, *weights))
+    difference, layer, head, key, weight_a, weight_b = max(links, key=lambda link: abs(link[0]))
+    row = max(document.rows(), key=lambda row: abs(row["link_difference"]))
+    assert (row["layer_a"], row["head_a"]) == (layer, head)
+    assert (row["link_query"], row["link_key"]) == (query, key)
+    assert row["link_difference"] == pytest.approx(difference)
+    assert (row["link_a"], row["link_b"]) == pytest.approx((weight_a, weight_b))
+    assert a.tokens[key].text == "carried"
+    largest = max(document.rows(), key=lambda row: abs(row["max_difference"]))
+    assert largest["key"] == 0
+
+
+def test_a_head_without_a_link_that_counts_has_empty_cells() -> None:
+    head = compared(run(), run(seed=1)).heads[0]
+    assert _link_cells(replace(head, link=None), {}) == [None] * 5

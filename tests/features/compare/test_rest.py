@@ -169,7 +169,7 @@ def test_equal_words_of_a_link_have_their_positions() -> None:
 
 def test_equal_weights_are_said_without_rows_of_zeros() -> None:
     document = _compared("cdbeaf", "cdbeaf")
-    assert "The weights of A and B are the same" in _said(document)
+    assert "their attention is the same" in _said(document)
     screen = draw_parts(COMPARE_PARTS, document, WIDE).plain
     assert "0.00  " not in screen
     assert "maps" not in screen
@@ -193,3 +193,12 @@ def test_rounding_of_rows_before_the_difference_is_no_change() -> None:
     assert "begin with the same 5 tokens" in said
     changed = replace(document.summary, max_difference=3e-3)
     assert "begin with the same" not in _said(replace(document, summary=changed))
+
+
+def test_one_text_twice_is_told_as_one_text() -> None:
+    text = "c d b e a"
+    assert _said(_compared(text, text)).startswith(
+        "A and B are the same text with the same settings"
+    )
+    scaled = replace(_compared(text, text), differs=["scale"])
+    assert "The weights of A and B are the same" in _said(scaled)

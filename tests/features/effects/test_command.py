@@ -241,7 +241,10 @@ def test_texts_are_told_as_what_was_done_to_them() -> None:
         ask("ablate", "--lines", "--from", "a", "--to", "b", stdin=b"a b c\nb a").out.split()
     )
     assert "a no longer sees b, in one head at a time: what changes in" in link
-    assert "The link cut in all of these heads together" in link
+    assert "The link cut in the 8 heads together" in link
+    line = ("ablate", "--lines", "--from", "a", "--to", "b", "--num-heads", "1")
+    one_head = " ".join(ask(*line, stdin=b"a b c\nb a").out.split())
+    assert "together" not in one_head  # of one head it is the same
     one = " ".join(ask("ablate", "--lines", stdin=b"a b c").out.split())
     assert "In the one text there is" in one
     assert "1 texts" not in one

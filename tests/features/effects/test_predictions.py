@@ -12,14 +12,19 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from asking import ask
+from msgspec import UNSET
+from msgspec.structs import replace
 from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.draw.view import View
 from attncli.errors import LimitError
 from attncli.features.effects import measures
 from attncli.features.effects.ablation import Removal, RemovalResult, remove
+from attncli.features.effects.effect_answer import ablate_sentences
 from attncli.features.effects.measures import MeasureRequest, Meter
+from attncli.features.effects.screen import patch_sentences
 from attncli.features.effects.sweep import SweepSize
 from attncli.mechanism.context import KnockOut, Zero
 from attncli.mechanism.spec import HeadSelection
@@ -195,3 +200,74 @@ def test_the_following_tokens_of_a_model_without_a_head_are_refused() -> None:
         answer = ask("ablate", "the cat sat", "--measure", "logprob", *options)
         assert answer.code == 4
         assert "predicts no next token" in answer.err
+
+
+def test_beside_a_difference_random_changes_are_measured_by_the_probability(folder: Path) -> None:
+    """The same random changes as of a log-probability: the probability is told of both."""
+    model = attncli.load(folder, dtype="float64")
+    tokens = model.tokenizer.ids_to_tokens(IDS)
+    names = {"tokens": tokens, "target": "id:19", "layers": 1, "heads": 0}
+    alone = attncli.ablate(model, "text", measures=("logprob",), **names)
+    document = attncli.ablate(model, "text", versus="id:7", **names)
+    assert alone.effects[0].random.logprob
+    assert document.predictions.random == pytest.approx(alone.effects[0].random.logprob, abs=1e-12)
+    assert alone.predictions.random is UNSET
+    assert document.effects[0].random.logprob is UNSET
+    none = attncli.ablate(model, "text", versus="id:7", baseline="none", **names)
+    assert none.predictions.random is UNSET
+
+
+@pytest.mark.parametrize(
+    ("random", "said"), [(-1.0, "1.1 times what a random change"), (-0.1, None)]
+)
+def test_a_random_change_of_the_probability_is_told_beside_a_difference(
+    folder: Path, random: float, said: str | None
+) -> None:
+    model = attncli.load(folder, dtype="float64")
+    tokens = model.tokenizer.ids_to_tokens(IDS)
+    document = attncli.ablate(model, "text", tokens=tokens, target="id:19", versus="id:7")
+    predictions = document.predictions
+    predictions = replace(
+        predictions,
+        own=replace(predictions.own, probability=0.3),
+        without=replace(predictions.without, probability=0.3 * math.exp(-1.1)),
+        random=random,
+    )
+    text = " ".join(ablate_sentences(replace(document, predictions=predictions), View(width=400)))
+    assert ("nats)." in text) == (said is not None)
+    assert said is None or f"{said} of the same size makes ({random:.3f} nats)" in text
+    assert f"Without the {len(document.effects)} heads at once it" in text
+
+
+@pytest.mark.parametrize(
+    ("clean", "corrupt", "patched", "said"),
+    [
+        (0.33, 0.38, 0.40, 'Yet the probability of "{}" moves away from that after the clean text'),
+        (0.33, 0.38, 0.38, 'Yet by the probability of "{}" it brings back nothing.'),
+        (0.33, 0.38, 0.35, None),
+        (0.77, 0.001, 0.75, None),
+    ],
+)
+def test_a_share_that_the_probability_gainsays_is_told(
+    folder: Path, clean: float, corrupt: float, patched: float, said: str | None
+) -> None:
+    model = attncli.load(folder, dtype="float64")
+    texts = [model.tokenizer.ids_to_tokens(ids) for ids in (IDS, (*IDS[:2], 19, *IDS[3:]))]
+    document = attncli.patch(model, "a", "b", tokens=(texts[0], texts[1]))
+    first = replace(document.effects[0], recovered=0.56)
+    runs = {
+        name: replace(getattr(document.predictions, name), probability=share)
+        for name, share in (("clean", clean), ("corrupt", corrupt), ("patched", patched))
+    }
+    for is_first in (True, False):
+        top = document.predictions.clean.top
+        other = top if is_first else top[1:]
+        runs["corrupt"] = replace(runs["corrupt"], top=other)
+        whole = replace(
+            document, effects=[first], predictions=replace(document.predictions, **runs)
+        )
+        text = " ".join(patch_sentences(whole, View(width=400)))
+        assert ("Yet " in text) == (said is not None)
+        name = document.predictions.target.text
+        assert said is None or said.format(name) in text
+        assert (f'"{name}" comes first after both texts' in text) == is_first

@@ -109,3 +109,26 @@ def test_of_one_token_it_is_told_that_none_stands_after_another(folder: Path) ->
     alone = replace(document, tokens=document.tokens[:1], following=[])
     assert "none stands after another" in " ".join(next_sentences(alone, View(width=300)))
     assert "none stands after" not in " ".join(next_sentences(document, View(width=300)))
+
+
+@pytest.mark.parametrize(
+    ("shares", "heads", "said"),
+    [
+        ((0.19, 0.191), 1, 'Without layer 0 head 0, "the" stays at 19% (now'),
+        ((0.19, 0.28), 1, 'Without layer 0 head 0, "the" has 28% (now'),
+        ((0.19, 0.28), 3, 'Without layer 0 head 0, layer 1 head 1 and layer 2 head 2, "the" has'),
+    ],
+)
+def test_what_heads_taken_away_change_is_told(
+    model: Model, shares: tuple[float, float], heads: int, said: str
+) -> None:
+    places = [(number, number) for number in range(heads)]
+    document = attncli.next_word(model, TEXT, without=places, target="the")
+    before, after = shares
+    without = document.without
+    changed = replace(
+        document,
+        target=replace(document.target, probability=before),
+        without=replace(without, target=replace(without.target, probability=after)),
+    )
+    assert said in " ".join(next_sentences(changed, View(width=400)))
