@@ -216,6 +216,7 @@ def _live_source(
     source_text = request.one_text(environment, text)
     with request.errors_located_in(source_text):
         tokens = request.tokens_of(loaded_model, source_text)
+    # a text that is too long for the memory even of the smallest run is refused before it begins
     smallest_run = RunRequest(matrices=False)
     request.refuse_run(
         loaded_model,

@@ -502,6 +502,7 @@ def _connector(
     inside = low <= row <= high and bool(linked_rows)
     branch = row in linked_rows
     root = row == origin and bool(linked_rows)
+    # the stem leads from the left to the trunk, the arm from the trunk to the right
     if view.ascii:
         if root:
             stem = "-" * 3

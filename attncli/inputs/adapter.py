@@ -187,7 +187,7 @@ class MergedRows:
             own = base.recipes.get(name)
         else:
             own = None
-        by_row = own is None or own.unit == 1
+        by_row = own is None or own.unit == 1  # whether the base gives single rows
         # magnitudes divide by the length of each output's weights, which in a matrix stored
         # [in, out] is a column: that needs all rows at once
         needs_columns = in_out and any("magnitude" in change.parts for change in changes)

@@ -606,6 +606,7 @@ def _with_packing(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
         path = guarded_path(folder, name)
         if is_there(path):
             settings = read_object(path, what=message("how weights are packed"))
+            # under "quantization_config", the key by which transformers states them
             return {**config, PACKED[0]: {"quant_method": method, **settings}}
     return config
 
@@ -631,8 +632,8 @@ class Checkpoint:
         self.notes: tuple[str, ...] = ()
         self._tensors = tensors
         self._files: dict[Path, PositionedFile] = {}
-        self._plan: ReadAhead | None = None
-        self._pool = Pool()
+        self._plan: ReadAhead | None = None  # what is read ahead, of tensors that will be asked for
+        self._pool = Pool()  # arrays to read into, used again when nothing holds them any more
 
     @classmethod
     def open(cls, folder: Path, tensors: Mapping[str, TensorInfo] | None = None) -> Checkpoint:

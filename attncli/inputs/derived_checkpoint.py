@@ -233,8 +233,9 @@ class DerivedCheckpoint(Checkpoint):
                     direct += np.asarray(bias)
                 return direct
         matrix = StoredMatrix(np.dtype("<f4"), info.shape)  # computed pieces are float32
+        has_stretches = bool(recipe.unit)  # 0 where only all rows together can be computed
         if (
-            not recipe.unit
+            not has_stretches
             or in_out
             or info.bytes < WORTH_PIECES
             or not matrix.worth_pieces(x, backend)

@@ -283,18 +283,18 @@ class _BytePairs(PairScheme):
             )
         self._patterns = PATTERNS[pattern_name]
         self._name = name
-        self._composes = pattern_name in COMPOSED
+        self._composes_characters = pattern_name in COMPOSED
         self._merges = metadata.texts("tokenizer.ggml.merges")
 
     def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
         """A tokenizer with these pieces, by their ids, and these merges in the order of their rank,
         without added tokens."""
-        model = models.BPE(
-            vocab=dict(ids), merges=list(merges), ignore_merges=self._patterns in WHOLE_WORDS
-        )
+        # where true, a word that is itself a piece is taken whole, whatever merges would make of it
+        takes_words_whole = self._patterns in WHOLE_WORDS
+        model = models.BPE(vocab=dict(ids), merges=list(merges), ignore_merges=takes_words_whole)
         hf = tokenizers.Tokenizer(model)
-        if self._composes:
-            hf.normalizer = normalizers.NFC()
+        if self._composes_characters:
+            hf.normalizer = normalizers.NFC()  # a letter and its accent become one character
         hf.pre_tokenizer = pre_tokenizer_of(self._patterns)
         hf.decoder = decoders.ByteLevel()
         return hf

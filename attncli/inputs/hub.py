@@ -64,6 +64,7 @@ def verify_digests(
     """Raise InputError where a file of a folder has another sha256 than expected.
 
     expected: sha256 in hexadecimal by file name.
+    variables: the environment, which may say where the user's cache folder is.
     hint: what to try then.
 
     A file that was found good before, and has kept its place, size and times, is not read again;

@@ -743,6 +743,7 @@ class PackedRows:
         half = 2 ** (self._bits - 1)
         words = self._raw.read_rows(self._weight, rows)
         numbers = word_numbers(words, self._bits)[:, : self._shape[1]].astype(np.float32)
+        # the group of each column, whose scale and offset or zero point it shares
         group_of = np.arange(self._shape[1]) // self._group
         if self._order is not None:
             group_of = self._raw.read(self._order).astype(np.int64)

@@ -288,6 +288,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
                     or (all_finite(numbers) and bool(backend.isfinite(weight).all()))
                 )
 
+        # as many threads as the backend finds worth having
         with backend.shared_out(numpy_backend.MANY) as thread_count:
             numpy_backend.at_once([multiply_rest] * thread_count)
         return result, all(finite)

@@ -523,6 +523,7 @@ def _tokens_of_json(
             raise _empty_region(
                 rule, message("a value with text in it" if places else "a text with JSON in it")
             )
+        # the nearest, however far it is; a long path is cut, as comparing takes its square in time
         close = get_close_matches(path[: LONGEST_WORD * 4], suggestions, n=1, cutoff=0)
         raise _empty_region(
             rule, message("a path of the JSON in the text, such as {path}", path=close[0])

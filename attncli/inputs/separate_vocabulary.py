@@ -416,6 +416,7 @@ class _RankedBytes(PairScheme):
     def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
         """A tokenizer with these pieces, by their ids, and these merges in the order of their rank,
         without added tokens."""
+        # a word that is itself a piece is taken whole, whatever merges would make of it
         model = models.BPE(vocab=dict(ids), merges=list(merges), ignore_merges=True)
         hf = tokenizers.Tokenizer(model)
         hf.pre_tokenizer = pre_tokenizers.Sequence(

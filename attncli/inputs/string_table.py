@@ -81,8 +81,9 @@ class StringTable(Sequence[str]):
         # equal keys make candidates, whose bytes are then compared
         sought_keys = np.sort(np.fromiter(map(_key, sought), np.uint64, len(sought)))
         keys = self.keys()
-        nearest = np.minimum(np.searchsorted(sought_keys, keys), len(sought_keys) - 1)
-        places = np.flatnonzero(sought_keys[nearest] == keys).tolist()
+        # of each text of the table, the one sought key that can be its own: the first not below it
+        following = np.minimum(np.searchsorted(sought_keys, keys), len(sought_keys) - 1)
+        places = np.flatnonzero(sought_keys[following] == keys).tolist()
         candidates = [(self.piece(place), place) for place in places]
         return [(piece, place) for piece, place in candidates if piece in sought]
 
@@ -162,11 +163,11 @@ def _likely_lengths(raw: bytes, at: int) -> tuple[Array, Array]:
     if len(numbers) < PREFIX:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     zero = numbers == 0
-    last = len(numbers) - PREFIX + 1
-    alike = ~zero[:last]
+    place_count = len(numbers) - PREFIX + 1  # at which eight bytes begin
+    is_length = ~zero[:place_count]
     for byte in range(1, PREFIX):
-        alike &= zero[byte : last + byte]
-    places = np.flatnonzero(alike)
-    following = places + PREFIX + numbers[places]
+        is_length &= zero[byte : place_count + byte]
+    places = np.flatnonzero(is_length)
+    following = places + PREFIX + numbers[places]  # where the text behind each length ends
     breaks = np.flatnonzero(following[:-1] != places[1:])
     return places + at, np.append(breaks, len(places) - 1)

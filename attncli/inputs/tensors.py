@@ -432,6 +432,7 @@ def tensor_file(path: Path) -> TensorFile:
     where = str(path)
     match _known_format(path):
         case ".safetensors":
+            # no file is that large: only the headers are read
             stream, size = open_regular(path, what=WHAT, limit=2**62)
             with stream:
                 header = read_header(stream, size, where)

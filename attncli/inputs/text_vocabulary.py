@@ -164,7 +164,7 @@ class TextVocabulary:
             parts |= self._parts(text, present, encode)
         self._look_for(parts, present)
         hf = self._built.get(with_added)
-        if hf is None:
+        if hf is None:  # none was built yet, or one without pieces that these texts need
             merges = self.scheme.merges(self._pieces)
             hf = self._complete(self._pieces, merges, self._present if with_added else {})
             self._built[with_added] = hf
@@ -189,10 +189,12 @@ class TextVocabulary:
         return parts
 
     def _look_for(self, parts: Collection[str], added: Mapping[str, int]) -> None:
-        """Add to the partial vocabulary the pieces among these parts, and these added tokens."""
+        """Add to the partial vocabulary the pieces among these parts, and these added tokens; where
+        that changes it, the tokenizers built of it so far are dropped."""
+        # those not looked up before, by their UTF-8
         new = {part.encode(): part for part in parts if part not in self._sought}
         self._sought.update(new.values())
-        hits = self.tokens.find(new)
+        hits = self.tokens.find(new)  # (UTF-8, id) of those that are pieces
         pieces = {new[piece]: number for piece, number in hits}
         # a piece with two hits is in the vocabulary twice
         check_different(self.tokens, len(self.tokens) - len(hits) + len(pieces), self.name)

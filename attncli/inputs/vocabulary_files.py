@@ -223,7 +223,7 @@ def missing_tokenizer(folder: Path) -> tuple[Message, Message | str]:
     # what lies in the folder: half of a vocabulary, a whole one, or none that can be used
     for name in NAMES:
         if files.has(name):
-            files.raw(name)  # raises for a pointer that stands for the file
+            files.raw(name)  # raises where a Git LFS pointer stands for the file
     if files.kind in BYTE_PAIRS and files.has(PAIRED) != files.has(MERGES):
         present = [name for name in (PAIRED, MERGES) if files.has(name)]
         missing = [name for name in (PAIRED, MERGES) if not files.has(name)]

@@ -409,6 +409,7 @@ class PieceTokenizer:
         Whether it is special follows from its id, with one exception: the id of the unknown token
         stands for a text without a piece, and for a text that spells that token's name.
         """
+        # `utf8` below: the token's own bytes, where they are not those of the characters covered
         covered_text = text[span.start : span.end]
         is_name = code == self.unknown_id and covered_text == self._piece(code)
         unknown = code == self.unknown_id and not is_name

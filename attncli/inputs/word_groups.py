@@ -169,7 +169,7 @@ def join_words(
     else:
         row_tokens = list(words.words)
         starts = words.starts.tolist()
-    ends = dict(spans)
+    ends = dict(spans)  # by the first index of a run, the index behind its last
     inside = {index for first, stop in spans for index in range(first + 1, stop)}
     joined_tokens: list[Token] = []
     for index, token in enumerate(row_tokens):

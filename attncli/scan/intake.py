@@ -756,10 +756,11 @@ class LineCutter:
         ranges = []
         position = 0  # in the chunk, where the range that is being cut goes on
         while True:
+            # the line ends that the range still needs
             missing_lines = self._first + self.size - self.lines
             end = _nth_newline(chunk, position, missing_lines)
             if end is None:
-                break
+                break  # the range goes on in the next chunk
             self._range_digest.update(chunk[position:end])
             stop = self._position + end
             digest = self._range_digest.hexdigest()

@@ -389,7 +389,7 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
             if moved != old_plan:
                 _write_to_disk(moved, beside)
                 os.replace(beside, folder / NAME)  # noqa: PTH105 - beside the other calls on handles
-                delete_leftovers(old_plan.files, folder)
+                delete_leftovers(old_plan.files, folder)  # copies that only the old plan used
             return moved
     finally:
         with suppress(OSError):

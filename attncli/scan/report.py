@@ -483,6 +483,7 @@ class _Heads:
         self.strata_value = totals.float_total("strata_value")
         with np.errstate(invalid="ignore", divide="ignore"):
             self.mean = totals.float_total("value") / self.texts
+            # the mean over all rows of weights, where `mean` is over texts
             self.by_row = totals.row_value / totals.float_total("row_norm")
             self.baseline = totals.float_total("baseline") / self.texts
             self.deviation = np.sqrt(
@@ -499,6 +500,7 @@ class _Heads:
             if not np.isnan(share):
                 self.alone = share
 
+        # of each text shown as an example, by (file, line): its number in the document
         self.sampled: dict[tuple[int, int], int] = {}
         values = totals.sample.values / UNIT
         # the histogram bin of each number of the samples, [column, head, place in the sample]
@@ -526,6 +528,7 @@ class _Heads:
             if is_clustered:
                 units = cluster_count
                 means = self.totals.float_total("replicate_value") / times
+                # replicates vary as means of units do, less by (units − 1) / units
                 deviation = means.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
                 rests_on_one = rests_on_few(means)
 
@@ -839,7 +842,7 @@ class _Heads:
         if not masks:
             return UNSET
         texts = self.totals.counts.get("texts", 0)
-        alone = self.alone
+        alone = self.alone  # the number of independent texts as a share of all
         return [
             FrequentLink(
                 query=FrequentToken(id=pair.query, text=links.texts[pair.query]),
@@ -1236,7 +1239,8 @@ def _unpaired_interval(
     uncertainties = 0.0
     for side, sums in zip(sides, within, strict=True):
         # each replicate's mean around what it would be if each of its texts were the mean of the
-        # text's stratum
+        # text's stratum; `composition` has the texts that a replicate drew of each stratum, and
+        # `times` those that it drew in all
         expected = side.composition @ (side.strata[1] / np.maximum(side.strata[0], 1))
         replicates.append(side.replicates - expected / side.times)
         spread, uncertainty = mean_variance(share, sums[0], variance(*sums))

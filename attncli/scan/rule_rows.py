@@ -214,8 +214,10 @@ class ShardRules:
                     rules=rows,
                     visible=visible,
                 )
-                # what rules say is the same for all heads under a mask: it is kept once
+                # what rules say is the same for all heads under a mask: it is kept once; which block
+                # comes first depends on its layer and heads alone, so either half's sums can tell
                 is_first = self._sums[0].is_first(block)
+                # the sums of a half are kept apart for texts that choose and those that do not
                 self._sums[part.half].add(block, int(part.chooses))
                 self._tables[part.half].add(block, place, part, is_first=is_first)
 
@@ -446,11 +448,12 @@ def rows_under(
     _, numbers = np.unique(numbers[has_choice], return_inverse=True)
     pairs = np.flatnonzero(is_visible)[has_choice]
 
-    # a row counts for as many rows as it was drawn out of
+    # a row counts for as many rows as it was drawn out of; the small number is for no rows at all
     counts = kept.counts[pairs]
     first_pairs = np.unique(numbers, return_index=True)[1]
     shares = counts / max(float(counts[first_pairs].sum()), 1e-300)
 
+    # the lines of the table, as `KeptRows.table` orders them
     first_rule = VISIBLE + places.kind_count + kind * rules
     first_head = VISIBLE + places.kind_count * (1 + rules)
     return RulePairs(

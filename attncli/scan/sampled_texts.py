@@ -74,6 +74,7 @@ def alike_heads(
     result = {}
     for row, place in enumerate(places):
         over_texts = divergences[:, row]
+        # the smaller the mean divergence, the more alike
         nearest = _most_alike(every, place, -_finite_mean(over_texts))
         by_weights = []
         if common is not None:

@@ -610,6 +610,7 @@ class LinkTable:
             place = places[link.text]
             texts = token_text(link.text, link.query), token_text(link.text, link.key)
             link_place = (link.layer, link.head, link.query, link.key)
+            # in the order of `LINK_FIELDS`
             self._rows.append(
                 (condition, place.text, place.file, place.line, *link_place, *texts, link.weight)
             )

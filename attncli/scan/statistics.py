@@ -235,6 +235,7 @@ def ratio_interval(ratios: Floats, replicates: Floats, units: float) -> Floats:
     replicates: the same ratios in each replicate, [replicate, ...].
     units: how many there are.
     """
+    # replicates vary as means of units do, less by (units − 1) / units: the deviation of one unit
     if units > 1:
         deviation = replicates.std(0, ddof=1) * np.sqrt(units * units / (units - 1))
     else:

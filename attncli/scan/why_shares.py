@@ -99,6 +99,7 @@ def why_shapes(plan: WhyPlan) -> dict[str, tuple[int, ...]]:
         return {}
     heads = len(plan)
     most = max(len(parts) for _, _, parts in plan)
+    # a value for each part of the query and of the key, and the same of each bootstrap replicate
     return {
         "why_texts": (heads,),
         "why_total": (heads,),

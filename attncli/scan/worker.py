@@ -278,6 +278,7 @@ class Layers:
         text_facts = token_facts(word_merge.words, WordPieces(np.arange(word_count), word_count))
         for trace in self._layer_traces([text.tokens], rows=None, block=None):
             mask = self.spec.blocks[trace.layer].attention.mask
+            # the masks of models that can be scanned are the same for all heads
             visible = sight_of(mask, count).visibility_matrix(count)[0]
             every = np.asarray(self.backend.numpy(trace.stages["weights"][0]), np.float64)
             weights = every[..., :count]  # without a learned key
