@@ -25,7 +25,7 @@ from attncli.errors import InputError, UsageError
 from attncli.inputs.files import atomic_writer
 from attncli.inputs.token import Token
 from attncli.measure.head_record import HeadRecord, LayerRecords, Sides, numbered_tokens
-from attncli.measure.run_record import RunRecord, arithmetic, feed_whole
+from attncli.measure.run_record import RunRecord, feed_whole
 from attncli.mechanism.trace import AttentionTrace, LayerTrace
 from attncli.models.model import TextTrace
 
@@ -281,9 +281,9 @@ def _page_of_result(value: AttentionTrace[Any] | LayerTrace | TextTrace | Docume
             stages = {
                 name: getattr(value, name) for name in ("weights", "masked", "capped", "biased")
             }
-            record = _record_of_stages(stages, layer=0, scale=None, tokens=())
+            record = _record_of_stages(stages, layer=0, tokens=())
         case LayerTrace():
-            record = _record_of_stages(value.stages, value.layer, _score_scale(value), value.tokens)
+            record = _record_of_stages(value.stages, value.layer, value.tokens)
         case TextTrace():
             record = _record_of_text(value)
         case _:
@@ -298,30 +298,13 @@ def _page_of_result(value: AttentionTrace[Any] | LayerTrace | TextTrace | Docume
     return Page(record.text, [record], start=start, budget=BUDGET)
 
 
-def _score_scale(trace: LayerTrace) -> float | None:
-    """The factor between a trace's stages "raw" (q·k) and "scaled"; None without both, or where
-    every q·k is 0.
-    """
-    if "raw" not in trace.stages or "scaled" not in trace.stages:
-        return None
-    backend = backend_of(trace.stages["raw"])
-    raw = np.asarray(backend.numpy(trace.stages["raw"]), np.float64).reshape(-1)
-    scaled = np.asarray(backend.numpy(trace.stages["scaled"]), np.float64).reshape(-1)
-    if not raw.any():
-        return None
-    # of the largest product, where rounding counts least
-    place = int(np.abs(raw).argmax())
-    return float(scaled[place] / raw[place])
-
-
 def _record_of_stages(
-    stages: Mapping[str, Array], layer: int, scale: float | None, tokens: Sequence[Token]
+    stages: Mapping[str, Array], layer: int, tokens: Sequence[Token]
 ) -> RunRecord | None:
     """The heads of one layer's stages, arrays [..., head, query, key] by name, as a record for a
     page; each index of the leading axes counts as one more layer.
 
     layer: the number of the layer.
-    scale: the factor of the scores q·k; None where it is not known.
     tokens: of the queries; empty where only their number is known.
 
     None without weights that have a head axis, or with more than `MOST` of them.
@@ -349,7 +332,7 @@ def _record_of_stages(
     if rows == columns or has_learned_keys:
         keys = queries
     sides = Sides(queries, keys)
-    heads = _heads(backend, stages, layer, scale, sides)
+    heads = _heads(backend, stages, layer, sides)
     return RunRecord(name, text or name, sides, model=None, attention=None, heads=heads)
 
 
@@ -364,20 +347,19 @@ def _record_of_text(text: TextTrace) -> RunRecord | None:
         """Run the layers of the text and yield a record of each head."""
         for trace in text.run(("masked", "weights")):
             backend = backend_of(trace.stages["weights"])
-            yield from _heads(backend, trace.stages, trace.layer, scale=None, sides=sides)
+            yield from _heads(backend, trace.stages, trace.layer, sides)
 
     words = " ".join(token.text for token in text.tokens if not token.special)
     return RunRecord(text.name, words, sides, model=None, attention=None, heads=head_records())
 
 
 def _heads(
-    backend: Backend, stages: Mapping[str, Array], layer: int, scale: float | None, sides: Sides
+    backend: Backend, stages: Mapping[str, Array], layer: int, sides: Sides
 ) -> Iterator[HeadRecord]:
     """Yield a record of each head's scores and weights.
 
     stages: arrays [..., head, query, key] by name, of which each index of the leading axes counts
         as one more layer, from `layer` on.
-    scale: the factor of the scores q·k, None where it is not known.
     sides: the tokens of queries and of keys.
     """
     # sizes of the leading axes, such as a batch's; none where there are only heads
@@ -394,12 +376,4 @@ def _heads(
         head_numbers = range(int(entry_stages["weights"].shape[0]))
         records = LayerRecords(backend, layer + number, sides, head_numbers, is_learned=is_learned)
         feed_whole(backend, records, entry_stages, words=None)
-
-        # where scores are q·k times the scale, a page can compute the weights from q and k
-        is_softcapped = "capped" in entry_stages and entry_stages["capped"] is not entry_stages.get(
-            "scaled"
-        )
-        recipe = None
-        if scale is not None and not lead and not is_softcapped:
-            recipe = arithmetic(backend, entry_stages, scale, softcap=None)
-        yield from records.records(recipe)
+        yield from records.records(arithmetic=None)
