@@ -57,16 +57,15 @@ def explore(
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
     _refuse_elsewhere(environment)
-    from attncli.explore.explorer import Terminal, take_keyboard
+    from attncli.explore.explorer import Explorer, Terminal, release_terminal, take_keyboard
 
     source, about = _open_source(environment, text, setup, query, circuit, rules_of)
     if not take_keyboard():
         what = message("attn explore hears keys, and there is no terminal to hear them from")
         raise UsageError(what, expected="a terminal as standard input")
 
-    from attncli.explore.explorer import Explorer, release_terminal
-
-    quiet = environment.without_notes()  # notes and bars would be written across the screen
+    # notes and bars would be written across the screen
+    quiet = environment.without_notes()
     environment.layers = silent
 
     def load(name: str) -> Model:

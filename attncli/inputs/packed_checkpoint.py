@@ -498,8 +498,8 @@ class _PackedMatrices:
 
     def awq(self, module: str, parts: Parts) -> None:
         """Add a module's matrix in AWQ's format, stored as [in, out]: eight neighbouring outputs of
-        an input share a word, and groups of inputs share a scale and a zero point. Raises
-        UnsupportedError for other bits and layouts; nothing for a module without such parts."""
+        an input share a word, and groups of inputs share a scale and a zero point. Nothing is added
+        for a module without such parts. Raises UnsupportedError for other bits and layouts."""
         if "qweight" not in parts:
             return
         weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")

@@ -181,7 +181,8 @@ class ReadAhead:
                     if self._is_stopped:
                         return
                 count = min(PIECE, stretch.stop - start)
-                # not where those who need the bytes have overtaken this thread
+                # not where those who need the bytes have overtaken this thread, nor where the last
+                # of them is cached, which stands for all
                 if self._reached_bytes >= self._taken_bytes and not stretch.file.at_hand(
                     start + count - 1
                 ):

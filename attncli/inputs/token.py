@@ -207,6 +207,7 @@ def _read_bounded(read: Callable[[int], bytes], most: int, where: str) -> bytes:
     `most` bytes.
 
     read: a method of a stream, such as `readline`, called with the most bytes to give.
+    most: `TEXT_LIMIT` less what was read of the text before.
     where: the stream's name, for errors.
     """
     with system_errors("cannot read the text: {strerror}", where):

@@ -1122,6 +1122,7 @@ def _page_scan(environment: Environment, scan: Scan, density: int) -> PageScan:
 def _shade_examples(environment: Environment, scan: Scan, density: int, model: Model) -> Shading:
     """Each head's attention weights in the examples that a page shows of it, as `shading` gives
     them; runs the model.
+
     density: how many examples per head, an index of `DENSITIES`."""
     from attncli.scan.corpus_page import DENSITIES, examples_of
     from attncli.scan.sampled_texts import shading

@@ -506,6 +506,7 @@ def links_are_whole(arrays: Mapping[str, Ints], texts: Collection[int]) -> bool:
     for name in (*COUNTED, "lost", "tokens"):
         if not (arrays[f"link_{name}"] >= 0).all():
             return False
+    # a pair is one number: the query's id in its upper bits, the key's in the lower `SHIFT`
     codes = pairs[pairs != NOBODY]
     queries = codes >> SHIFT
     keys = codes & ((1 << SHIFT) - 1)

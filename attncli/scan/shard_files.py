@@ -169,6 +169,7 @@ def places_of_condition(
         if condition.target is None:
             keys = keys[~rest[keys]]
         elif has_resting_word(tokens, rest):
+            # heads rest on the first word whatever it is: naming that word does not ask for it
             keys = keys[keys > 0]
     if not queries.size or not keys.size:
         return None

@@ -290,7 +290,8 @@ class Tallies:
         mean = batch.mean
         is_number = ~np.isnan(mean)
         arrays = self.arrays
-        # whole numbers, so that sums are exact; `halves` and `squares` keep large ones in parts
+        # whole numbers, so that sums are exact; `halves` and `squares` keep large ones in parts;
+        # "value" sums the numbers of texts, "row_value" and "row_norm" give the mean over all rows
         value = to_fixed(mean)
         arrays["texts"] += is_number.sum(0)
         arrays["value"] += value.sum(0)
