@@ -446,6 +446,7 @@ def _used_sentences(
                 most=format_fixed(max(map(abs, random)), 2),
             ),
         )
+    yield from _attention_sentences(document, first, view)
     rest = rest_names_among(document.tokens, document.regions[first.region].tokens)
     if rest and is_learned(document.model.source):
         yield say(
@@ -455,6 +456,42 @@ def _used_sentences(
             region=quoted_leaf(document, first, view),
             rest=rest,
         )
+
+
+def _attention_sentences(
+    document: AnswerDocument, first: AnswerEffect, view: View
+) -> Iterator[str]:
+    """Yield which region gets most attention of the answer for its length, since what is looked at
+    need not be what is needed; nothing for a single region.
+
+    first: the effect of the region that the answer rests on most.
+    """
+    sources = [effect for effect in document.effects if effect.is_source and effect.even > 0]
+    if len(sources) < 2 or first.even == 0:
+        return
+    most = max(sources, key=lambda effect: effect.attention / effect.even)
+    places = {
+        "region": quoted_leaf(document, first, view),
+        "attention": percent(first.attention, 1),
+        "even": percent(first.even, 1),
+    }
+    if most is first:
+        yield say(
+            view,
+            "{region} also gets most attention for its length: {attention}, where an even share is"
+            " {even}.",
+            **places,
+        )
+        return
+    yield say(
+        view,
+        "Most attention for its length goes to {other}: {most}, where an even share is {share};"
+        " {region} gets {attention} ({even}).",
+        other=quoted_leaf(document, most, view),
+        most=percent(most.attention, 1),
+        share=percent(most.even, 1),
+        **places,
+    )
 
 
 def _compared_sentences(

@@ -341,3 +341,19 @@ def test_a_small_loss_is_not_called_a_ground(lang: str, rests: str, small: str) 
         assert told in rows
         assert untold not in rows
         assert ("--subsets" in rows) is (told == small)
+
+
+@pytest.mark.parametrize(
+    ("shares", "said_of"),
+    [
+        (((0.3, 0.2), (0.2, 0.3)), '"doc1" also gets most attention for its length: 30.0%'),
+        (((0.2, 0.3), (0.2, 0.1)), 'Most attention for its length goes to "doc2": 20.0%'),
+    ],
+)
+def test_what_gets_most_attention_is_told_beside_what_is_needed(
+    shares: tuple[tuple[float, float], ...], said_of: str
+) -> None:
+    document = documents.answer()
+    for effect, (attention, even) in zip(document["effects"], shares, strict=False):
+        effect |= {"attention": attention, "even": even, "change": -0.9, "is_source": True}
+    assert said_of in said(answer_sentences(answered(**document), WIDE))
