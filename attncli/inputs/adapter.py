@@ -398,7 +398,7 @@ class AdaptedCheckpoint(DerivedCheckpoint):
 
     def ahead(self, names: Sequence[str]) -> None:
         """Announce which tensors will be read next, in this order, so that a thread can read them
-        ahead.
+        ahead; those that an adapter changes are left out, since they are computed and not read.
         """
         self.base.ahead([name for name in names if name not in self.recipes])
 

@@ -433,7 +433,11 @@ class _RankedBytes(PairScheme):
         return alphabet()
 
     def merges(self, ids: Mapping[str, int]) -> list[Merge]:
-        """The merges among these pieces by the rank of what they make."""
+        """The merges among these pieces by the rank of what they make.
+
+        ids: the id of each piece, which is its rank: lower ones are merged first. Where several
+            pairs make one piece, the pair whose first piece has the lower rank stands first.
+        """
         return sorted(splits(ids.keys()), key=lambda pair: (ids["".join(pair)], ids[pair[0]]))
 
     every_merge = merges

@@ -33,6 +33,7 @@ class Words(Struct, frozen=True, eq=False):
 
     words: each as one token, indexed among the words.
     starts: the index of each word's first token.
+    count: tokens of the text; rows and columns behind these (of learned keys) belong to no word.
     """
 
     words: tuple[Token, ...]

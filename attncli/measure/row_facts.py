@@ -579,6 +579,8 @@ class WeightRows:
         weights: [head, row, key].
         i: the rows' query positions, [row].
         low: the first key of the weights.
+        sight: which keys each row sees.
+        about: what is known of the tokens.
         facts: "entropy" and "peak" of each row, [head, row], where the attention step computed them.
         """
         if backend.name == "numpy":
@@ -596,6 +598,7 @@ class WeightRows:
         else:
             self.weights = weights
         self._facts = facts
+        # A_{i, i+offset} by offset, each computed when a metric first asks for it
         self._by_offset: dict[int, Floats] = {}
 
     @property

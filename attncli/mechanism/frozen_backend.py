@@ -28,16 +28,17 @@ class FrozenBackend(GradientBackend):
     name = "gradients"
 
     def exp(self, array: AnyArray, *, out: AnyArray | None = None) -> AnyArray:
-        """The exponential as plain numbers: attention weights are held."""
-        del out
+        """The exponential as plain numbers: attention weights, whose softmax uses it, count as
+        constants and have no gradient."""
+        del out  # the result is a new array either way
         return self._plain.exp(self.numpy(array))
 
     def sqrt(self, array: AnyArray) -> AnyArray:
-        """The root as plain numbers: the deviations of norms are held."""
+        """The root as plain numbers: the deviations of norms count as constants."""
         return self._plain.sqrt(self.numpy(array))
 
     def tanh(self, array: AnyArray) -> AnyArray:
-        """The hyperbolic tangent as plain numbers: gates and soft caps are held."""
+        """The hyperbolic tangent as plain numbers: gates and soft caps count as constants."""
         return self._plain.tanh(self.numpy(array))
 
     def affine(self, x: AnyArray, weight: AnyArray, bias: AnyArray | None) -> AnyArray:

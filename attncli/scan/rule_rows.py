@@ -422,11 +422,9 @@ class RulePairs(Struct, frozen=True, eq=False):
         by_distance = profile[self.bins]
         row_sums = np.bincount(self.numbers, by_distance, self.count)[self.numbers]
         row_sizes = np.bincount(self.numbers, minlength=self.count)[self.numbers]
-        # a row to whose distances the profile gives nothing is spread evenly; the small number only
+        # a row to whose distances the profile gives nothing is spread evenly over its keys; the small number only
         # keeps the division from failing there
-        expected = np.where(
-            row_sums > 0, by_distance / np.maximum(row_sums, 1e-300), 1 / np.maximum(row_sizes, 1)
-        )
+        expected = np.where(row_sums > 0, by_distance / np.maximum(row_sums, 1e-300), 1 / row_sizes)
         return float((np.minimum(self.weights[head], expected) * self.shares).sum())
 
 

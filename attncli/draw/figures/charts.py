@@ -761,19 +761,21 @@ def _draw_rows(
     for index, figure_map in enumerate(maps):
         # maps made as wide as the paper allows may pass it by a rounding error
         right_edge = left + _map_width(grid.paper, figure_map) - 0.01
+        # as many small maps stand in a row as fit; large ones differ in width
         is_wide = grid.small is None and right_edge > drawing.room
         map_layer, _ = figure_map.short
         is_new = grid.by_layer and map_layer != layer
         if index and (is_wide or is_new or in_row == grid.across):
             in_row = 0
             left = grid.edge
-            row_gap = 14 if grid.small is None else 5
+            row_gap = 14 if grid.small is None else 5  # points between two rows of maps
             begin = bottom + row_gap
             drawing.breaks.append(begin)
         if is_new:
             layer = map_layer
             if layer and grid.small is not None:
                 name = f"{figure_map.mark}{layer}"
+                # at half the height of the maps, which begin 14 points below their names
                 drawing.text(0, begin + 14 + grid.small / 2, name, size=SIZE - 1, quiet=True)
         right, end = draw_map(
             grid.paper, figure_map, left, begin, scale, high[figure_map.signed], small=grid.small

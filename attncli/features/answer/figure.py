@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from attncli.draw.figures.charts import (
-    BOLD,
     LINE,
     RANKED,
     colour_cells,
@@ -18,7 +17,7 @@ from attncli.draw.figures.charts import (
     draw_title,
     model_note,
 )
-from attncli.draw.figures.drawing import Drawing, broken_to_fit, shorten_to_fit, width
+from attncli.draw.figures.drawing import BOLD, Drawing, broken_to_fit, shorten_to_fit, width
 from attncli.draw.numbers import format_signed, percent
 from attncli.draw.safe import label
 from attncli.draw.shaded_matrix import ink

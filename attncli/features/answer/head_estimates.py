@@ -172,9 +172,9 @@ class _BackwardRun:
         return replace(context, past=past, interventions=interventions or {})
 
     def _hide_region(self, layer: int) -> Interventions:
-        """The interventions that hide the region from the answer's queries, in all heads of a
-        layer."""
-        inside = set(self._keys)
+        """The interventions that hide the region from all other tokens, those of the answer among
+        them, in all heads of a layer."""
+        inside = set(self._keys)  # tokens of the region may look at each other
         queries = tuple(token.index for token in self._tokens if token.index not in inside)
         heads = tuple(range(self._model.spec.blocks[layer].attention.heads))
         return {(layer, "self"): [KnockOut(heads, queries, tuple(self._keys))]}

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from attncli.errors import UnsupportedError
 from attncli.features.circuit.document import NodeRule
-from attncli.features.effects.ablation import Removal, choose_backend, remove
+from attncli.features.effects.ablation import Removal, remove, text_for_sweep
 from attncli.features.effects.document import Difference
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.pair_effects import mean_differences
@@ -122,7 +122,7 @@ def _differences(
         # a second time, with all attention as in the clean text
         removal = Removal(
             HeadSelection(pairs=heads),
-            resample_from(choose_backend(model, pair.corrupt, branches=[])),
+            resample_from(text_for_sweep(model, pair.corrupt, branches=[])),
             baseline="none",
             hold=True,
             start=start,

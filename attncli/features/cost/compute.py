@@ -40,7 +40,7 @@ from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
 from attncli.version import __version__
 
-ENCODER = message(
+ENCODER_ONLY = message(
     "this is an encoder-decoder: the layers are those of its encoder, and its decoder is not"
     " counted"
 )
@@ -389,6 +389,8 @@ def _cost_document(
     """
     check_sizes(sizes)
     layers, total = ([], None) if model is None else model_cost(model, sizes.n, sizes.rows)
+    # multiply-adds of W_Q and W_K (d_k columns each) and of W_V and W_O (d_v each) in all heads
+    projections = sizes.n * sizes.d_model * sizes.heads * (2 * sizes.d_k + 2 * sizes.d_v)
     return CostDocument(
         version=__version__,
         n=sizes.n,
@@ -401,14 +403,14 @@ def _cost_document(
         chunk=sizes.chunk,
         rounds=sizes.rounds,
         block_rows=sizes.rows,
-        projections=sizes.n * sizes.d_model * sizes.heads * (2 * sizes.d_k + 2 * sizes.d_v),
+        projections=projections,
         variants=variant_costs(sizes),
         growth=growth(sizes),
         model=None if model is None else model_part(model),
         layers=layers,
         total=total,
         measured=list(timings),
-        warnings=[ENCODER] if model is not None and model.spec.decoder is not None else [],
+        warnings=[ENCODER_ONLY] if model is not None and model.spec.decoder is not None else [],
     )
 
 

@@ -184,7 +184,7 @@ def remove(
     if isinstance(removal.by, ByResample):
         same_length(tokens, removal.by.tokens, message("the reference"))
     chosen_places = _chosen_places(model, removal)
-    text = choose_backend(model, tokens, [] if removal.together else chosen_places)
+    text = text_for_sweep(model, tokens, [] if removal.together else chosen_places)
     text.size(predicts=request.predicts).refuse_over(memory)
     looking = _LookReader(text, request, removal.link)
     plan = _removal_plan(text, removal, chosen_places)
@@ -350,10 +350,10 @@ def rank_effects(effects: Sequence[Effect]) -> list[int]:
     return sorted(range(len(effects)), key=order)
 
 
-def choose_backend(
+def text_for_sweep(
     model: Model, tokens: Sequence[Token], branches: Sequence[HeadAddress]
 ) -> SweepText:
-    """Pair a text with the backend to run it in: float64 where a float32 checkpoint needs at most
+    """A text with the model and the backend that a sweep runs it in: float64 where a float32 checkpoint needs at most
     `WIDE_UP_TO` seconds more for it, else the model's own.
 
     branches: the heads of which each costs a run of its own.

@@ -16,13 +16,13 @@ from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UsageError
 from attncli.features.effects.ablation import (
     Removal,
-    choose_backend,
     look_beyond_rest,
     look_part,
     refuse_foreign,
     removal_document,
     source_token_rows,
     source_tokens,
+    text_for_sweep,
 )
 from attncli.features.effects.ablation import effects_document as effects_document
 from attncli.features.effects.document import (
@@ -324,7 +324,7 @@ def logits(
         position = choose_last_token(tokens, query, note, unknown=unknown)
     refuse_foreign(model)  # a model that another library runs whole has no parts to split
     # one run, which also tells how likely each spelling of the words is
-    running = choose_backend(model, tokens, [])
+    running = text_for_sweep(model, tokens, [])
     attributor = run_attributor(running, position)
 
     def choose(name: str | None) -> Target | None:
@@ -581,9 +581,9 @@ def removal(model: Model, by: str, reference: str | Iterable[str] | None) -> By:
         case "mean" if texts is None:
             return ByMean()
         case "mean" if texts is not None:
-            return ByMean(means_of(choose_backend(model, model.encode(text), []) for text in texts))
+            return ByMean(means_of(text_for_sweep(model, model.encode(text), []) for text in texts))
         case "resample" if isinstance(reference, str):
-            return resample_from(choose_backend(model, model.encode(reference), []))
+            return resample_from(text_for_sweep(model, model.encode(reference), []))
         case _:
             what = message("by is {by} with reference texts", by=repr(by))
             if texts is None:

@@ -188,8 +188,9 @@ class MeasureRequest(Struct, frozen=True):
 
     @property
     def answer(self) -> tuple[int, ...]:
-        """The vocabulary ids of an answer of several tokens; empty otherwise."""
-        if self.every:
+        """The vocabulary ids of an answer of several tokens; empty for one of a single token, and
+        where every token's successor is measured."""
+        if self.every:  # `following` is then the text itself, not an answer
             return ()
         return self.following
 

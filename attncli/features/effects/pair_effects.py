@@ -18,9 +18,9 @@ from attncli.errors import InputError
 from attncli.features.effects.ablation import (
     Removal,
     RemovalResult,
-    choose_backend,
     refuse_foreign,
     remove,
+    text_for_sweep,
     token_place,
 )
 from attncli.features.effects.document import (
@@ -331,7 +331,7 @@ def logits_pairs(
     on_cost(with_runs(pass_cost(model, longest), len(fitted.pairs)), longest)
     attributions: list[Attribution] = []
     for number, pair in enumerate(fitted.pairs):
-        text = choose_backend(model, pair.clean, [])
+        text = text_for_sweep(model, pair.clean, [])
         attribution = attribute(text, len(pair.clean) - 1, pair.answer, pair.versus)
         attributions.append(attribution)
         progress((number + 1) / len(fitted.pairs))
@@ -340,7 +340,7 @@ def logits_pairs(
     terms = [term for term, _ in attributions[0].parts]
     logits = np.asarray([row.logit for row in attributions])
     first = fitted.pairs[0]
-    backend = choose_backend(model, first.clean, []).backend
+    backend = text_for_sweep(model, first.clean, []).backend
     return LogitsDocument(
         **header(model, first.pair.clean, first.clean, computing=backend),
         position=len(first.clean) - 1,
@@ -370,7 +370,8 @@ def _baseline(model: Model, pair: TokenPair, by: PairBaseline) -> By:
         return ByZero()
     if by == "mean":
         return ByMean()
-    return resample_from(choose_backend(model, pair.corrupt, []))
+    corrupt_text = text_for_sweep(model, pair.corrupt, branches=[])
+    return resample_from(corrupt_text)
 
 
 def _tell_cost(

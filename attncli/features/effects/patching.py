@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from attncli.arrays.backend import Array, Backend
 from attncli.errors import InputError, UnsupportedError, UsageError
-from attncli.features.effects.ablation import choose_backend, refuse_foreign, refuse_hashed
+from attncli.features.effects.ablation import refuse_foreign, refuse_hashed, text_for_sweep
 from attncli.features.effects.document import PatchPredictions
 from attncli.features.effects.measures import (
     Reader,
@@ -209,7 +209,7 @@ def patch(
     head_places: Sequence[HeadAddress] = places(model.spec, patching.selection)
     if patching.into:
         check_receivers(model.spec, patching.into, head_places)
-    text = choose_backend(model, corrupt, head_places)
+    text = text_for_sweep(model, corrupt, head_places)
     size = text.size(predicts=patching.predicts)
     size.refuse_over(memory)
 

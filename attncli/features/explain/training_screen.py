@@ -173,7 +173,7 @@ def _scale_text(document: TrainingTopic) -> str:
 
 def _matrix_tables(document: TrainingTopic, view: View) -> Lines:
     """The gradients of W_Q and W_K, the rows with the largest, and one entry of W_Q worked out."""
-    blocks = []
+    blocks: list[Lines] = []
     for name, gradient, note in (
         ("W_Q", document.query_matrix_gradient, "x_iᵀ·∂L/∂q_i"),
         ("W_K", document.key_matrix_gradient, "Σ_j x_jᵀ·∂L/∂k_j"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
@@ -289,7 +290,10 @@ def _refuse_target(
 
 
 def _checked_entries(
-    row: ProjectedRow, name: str, matrices: tuple[Floats, Floats], gradient: Floats
+    row: ProjectedRow,
+    name: Literal["W_Q", "W_K"],
+    matrices: tuple[Floats, Floats],
+    gradient: Floats,
 ) -> list[CheckedEntry]:
     """The entries of W_Q or W_K with the largest gradients, each beside the difference of the loss
     when that entry alone is a little larger and a little smaller.

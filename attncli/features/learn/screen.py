@@ -614,7 +614,8 @@ def _changed_settings(document: LearnDocument, kind: type[Task]) -> list[Message
         ("--batch", document.batch, kind.batch),
         ("--learning-rate", document.learning_rate, kind.rate),
     ]
-    scale = (model.d_model // model.heads) ** -0.5
+    # a learned model has both sizes, which of other models may be unknown
+    scale = ((model.d_model or 1) // (model.heads or 1)) ** -0.5
     if attention.scale is not None and abs(attention.scale - scale) >= 1e-6:
         rows.append(("--scale", f"{attention.scale:.3g}", f"{scale:.3g}"))
     changes = [

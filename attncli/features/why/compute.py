@@ -13,7 +13,7 @@ from attncli.arrays.backend import EVERY, SCORE_ITEM, Backend, Selection, number
 from attncli.documents import TokenRow
 from attncli.documents.header import header, notes, token_rows
 from attncli.errors import InputError, UnsupportedError, UsageError
-from attncli.features.effects.ablation import choose_backend, refuse_foreign, source_tokens
+from attncli.features.effects.ablation import refuse_foreign, source_tokens, text_for_sweep
 from attncli.features.effects.contributions import (
     Contributions,
     Link,
@@ -247,7 +247,7 @@ def _explained_link(
     """
     refuse_foreign(model)
     # the text with the backend that it runs in, here for a single run without edits
-    running = choose_backend(model, tokens, branches=[])
+    running = text_for_sweep(model, tokens, branches=[])
     refuse_hashing(model.spec)
 
     # the link, and how finely memory allows its score to be split
@@ -394,7 +394,7 @@ def head_output_parts(
     carried = row.weights[:, None] * row.values
     if row.gate is not None:  # how much of each entry is let through, [v_dim]
         carried = carried * row.gate
-    vectors = carried
+    vectors = carried  # without a W_O the head writes what it carries
     if matrix is not None:
         vectors = carried @ np.asarray(backend.numpy(matrix[:, columns]), np.float64).T
     output = vectors.sum(0)
@@ -635,7 +635,7 @@ def why_links(
     """
     refuse_foreign(model)
     # the text with the backend that it runs in, here for a single run without edits
-    running = choose_backend(model, tokens, branches=[])
+    running = text_for_sweep(model, tokens, branches=[])
     refuse_hashing(model.spec)
 
     # a run that records each token's strongest link, then an explanation of each

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from attncli.arrays.backend import EVERY, Selection
 from attncli.documents.header import header, notes
 from attncli.errors import InputError
-from attncli.features.effects.ablation import choose_backend, refuse_foreign
+from attncli.features.effects.ablation import refuse_foreign, text_for_sweep
 from attncli.features.effects.contributions import Contributions, Link, LinkPart, contributions
 from attncli.features.effects.pair_effects import pairs_summary
 from attncli.features.effects.sweep import pass_cost
@@ -201,7 +201,7 @@ def _parts_of_pair(
     than: the position of the key that it is compared with; None for its row's mean.
     memory: bytes that the work may take; None for no limit.
     """
-    texts = [choose_backend(model, tokens, branches=[]) for tokens in (pair.clean, pair.corrupt)]
+    texts = [text_for_sweep(model, tokens, branches=[]) for tokens in (pair.clean, pair.corrupt)]
     by_layer = needs_layer_parts(texts[0], link, memory)
     clean, corrupt = (contributions(text, link, by_layer=by_layer) for text in texts)
     rival = None
@@ -280,7 +280,7 @@ def _document(
     # all pairs have the same parts, so those of the first name all
     if any(row.parts != parts[0].parts for row in parts):
         raise InputError("the pairs have other parts", expected="texts of one kind")
-    running = choose_backend(model, first.clean, branches=[])
+    running = text_for_sweep(model, first.clean, branches=[])
     # of several tokens that look the last, of those that are looked at the first
     link = Link(layer, "self", head, ends[0].queries[-1], ends[0].keys[0])
     texts = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]

@@ -527,7 +527,8 @@ def _resting_sentence(document: WhyDocument, view: View) -> str:
     key of its own.
     """
     key = document.link.key
-    if document.over_pairs is not UNSET or key >= len(document.keys):
+    is_learned_key = key >= len(document.keys)  # it stands behind those of the tokens
+    if document.over_pairs is not UNSET or is_learned_key:
         return ""
     is_resting = resting_keys(document.keys, document.model.source)[key]
     if not is_resting:

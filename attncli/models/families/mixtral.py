@@ -71,7 +71,7 @@ def minimax(config: Config) -> Spec:
         mask=causal(config.optional("sliding_window")),
         default_kv_heads=8,
         norm=norm,
-        places=("attn.in", "attn.sum"),
+        places=("attn.in", "attn.sum"),  # norms before the attention and before the experts
         mlp=experts,
     )
 
@@ -80,7 +80,8 @@ def minimax(config: Config) -> Spec:
     config.get("block_size")  # how transformers cuts the text: it changes no result
     attention_roles = [f"attn.{name}" for name in "qkv"]
     mixer_roles = [f"mixer.{name}" for name in (*"qkv", "gate")]
-    # the layer with softmax attention and the one with linear attention
+    # the layer with softmax attention and the one with linear attention; `normed`: branches are added
+    # to the norm's result
     attending = replace(
         block, normed=True, factors=_branch_factors(config, "full_attn", attention_roles, "attn.o")
     )
@@ -91,7 +92,8 @@ def minimax(config: Config) -> Spec:
     )
     blocks: list[Block] = []
     for layer, kind in enumerate(kinds):
-        # decays are slower in later layers, by the formula of the published code
+        # decays are slower in later layers, by the formula of the published code, with its 1e-5
+        # against a division by 0; the decay of each head is multiplied by `share`
         share = 1 - layer / (len(kinds) - 1 + 1e-5) + 1e-5
         mixer = LinearAttention(
             block.attention.heads, dim, share, experts.activation, Norm("rms", 1e-6)

@@ -39,7 +39,7 @@ from attncli.features.circuit.edge_run import CircuitModel
 from attncli.features.circuit.faithfulness import areas, overlap_of_resamples, smallest_size
 from attncli.features.circuit.figure import shared_name
 from attncli.features.circuit.screen import circuit_compare_sentences, circuit_sentences
-from attncli.features.effects.ablation import choose_backend
+from attncli.features.effects.ablation import text_for_sweep
 from attncli.features.effects.circuit_heads import heads_of_circuit, read_circuit
 from attncli.features.effects.document import Difference
 from attncli.features.effects.sweep import resample_from
@@ -240,7 +240,7 @@ def test_heads_have_the_roles_that_ablation_gives_them(folder: Path) -> None:
             attncli.ablate(
                 model,
                 pair.pair.clean,
-                by=resample_from(choose_backend(model, pair.corrupt, [])),
+                by=resample_from(text_for_sweep(model, pair.corrupt, [])),
                 heads=HeadSelection(pairs=[(node.layer, node.head)]),
                 target=f"id:{pair.answer}",
                 versus=f"id:{pair.versus}",

@@ -22,7 +22,7 @@ from tiny_checkpoints import CASES, make
 from tiny_two_sided import TWO_SIDED
 
 import attncli
-from attncli.features.effects.ablation import Removal, RemovalResult, choose_backend, remove
+from attncli.features.effects.ablation import Removal, RemovalResult, remove, text_for_sweep
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.sweep import By, ByMean, ByResample, ByZero, CutLink, mixed_of
 from attncli.mechanism.spec import HeadSelection
@@ -189,7 +189,7 @@ def removed(model: Model, way: str, at: tuple[int, ...] = AT) -> RemovalResult:
     tokens, others = (model.tokenizer.ids_to_tokens(ids) for ids in (IDS, OTHER))
     by: By = {"zero": ByZero, "mean": ByMean}.get(way, ByZero)()
     if way == "resample":
-        by = ByResample(mixed_of(choose_backend(model, others, []))[0], others)
+        by = ByResample(mixed_of(text_for_sweep(model, others, []))[0], others)
     removal = Removal(HeadSelection(), by, LINK if way == "cut" else None, baseline="none")
     return remove(model, tokens, removal, MeasureRequest(("vector",), at, len(IDS) - 1))
 

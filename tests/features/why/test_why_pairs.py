@@ -12,7 +12,7 @@ from small_gpt2 import small_gpt2
 
 import attncli
 from attncli.errors import InputError
-from attncli.features.effects.ablation import choose_backend
+from attncli.features.effects.ablation import text_for_sweep
 from attncli.features.effects.contributions import Link, contributions
 from attncli.features.why.pair_reasons import READ_BY_PARTS, interchanged_weights, runs_of_pair
 from attncli.inputs.pairs import read_pairs
@@ -55,7 +55,7 @@ def test_all_parts_interchanged_give_the_weight_of_the_other_texts_query(model: 
     texts = [model.encode(text) for text in (pair.clean, pair.corrupt)]
     last = len(texts[0]) - 1
     link = Link(1, "self", 1, last, 1)
-    clean, corrupt = (contributions(choose_backend(model, text, []), link) for text in texts)
+    clean, corrupt = (contributions(text_for_sweep(model, text, []), link) for text in texts)
     weights = interchanged_weights(clean, corrupt)
     rows = []
     for text in texts:

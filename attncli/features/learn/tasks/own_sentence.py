@@ -46,7 +46,8 @@ class OwnSentence(Task):
 
     @property
     def chance(self) -> float:
-        """The loss of a guess among the words of the sentence, in nats."""
+        """The loss of a guess among the different words of the sentence, in nats; that of a guess
+        between two where it has only one, since shares of a chance of 0 do not exist."""
         return math.log(max(len(self.words), 2))
 
     def draw(self, seed: int, stream: str, size: int) -> Batch:
