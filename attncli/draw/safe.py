@@ -121,7 +121,8 @@ def _is_pictographic(char: str) -> bool:
 
 def _emoji_end(text: str, start: int) -> int:
     """The index behind the emoji sequence that begins at `start`, such as a family of several joined
-    emoji or a flag; `start` + 1 where none begins there."""
+    emoji or the flag of Scotland; `start` + 1 where none begins there. Flags of countries, which are pairs
+    of letters, are told by `clusters`."""
     char = text[start]
     if char < "\x80":  # a keycap: digit, selector, keycap
         if char in "#*0123456789" and text[start + 1 : start + 3] == VS16 + KEYCAP:
@@ -130,7 +131,8 @@ def _emoji_end(text: str, start: int) -> int:
     for flag in _SUBDIVISION_FLAGS:
         if text.startswith(flag, start):
             return start + len(flag)
-    if not _is_pictographic(char) or "\U0001f3fb" <= char <= "\U0001f3ff":
+    is_skin_tone = "\U0001f3fb" <= char <= "\U0001f3ff"  # by itself it begins nothing
+    if not _is_pictographic(char) or is_skin_tone:
         return start + 1
     # emoji, each with a variation selector or a skin tone if it has one, joined by ZWJ
     position = start + 1

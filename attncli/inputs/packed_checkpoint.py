@@ -670,7 +670,7 @@ class ScaledRows:
         self._names = (weight, scale, zero)
         self._block = block
         self._factor = factor
-        self.unit = 1
+        self.unit = 1  # each row can be computed by itself
 
     def rows(self, start: int, stop: int) -> Array:
         """The rows start..stop-1 of the matrix, float [row, column]."""
@@ -735,7 +735,7 @@ class PackedRows:
         self._group = group
         self._shape = shape
         self._order = order
-        self.unit = 1
+        self.unit = 1  # each row can be computed by itself
 
     def rows(self, start: int, stop: int) -> Array:
         """The rows start..stop-1 of the matrix, float [row, column]."""
@@ -769,7 +769,7 @@ class GptqMatrix:
     more: what is added to stored zero points.
     """
 
-    unit = 0
+    unit = 0  # all rows only together
 
     def __init__(
         self,
@@ -822,7 +822,7 @@ class GptqMatrix:
 class AwqMatrix:
     """A recipe (it computes a matrix when it is read): one in AWQ's format."""
 
-    unit = 0
+    unit = 0  # all rows only together
 
     def __init__(self, raw: Checkpoint, names: tuple[str, str, str], group: int) -> None:
         """The recipe of one matrix, which is only computed whole.
@@ -864,7 +864,7 @@ class CodedMatrix:
     count: how many numbers the matrix has.
     """
 
-    unit = 0
+    unit = 0  # all rows only together
 
     def __init__(
         self, raw: Checkpoint, weight: str, stored: list[str], state: Mapping[str, Any], count: int
@@ -913,7 +913,7 @@ class NvRows:
     bits, the lower half of a byte first, times its group's scale and the scale of all. Source:
     NVIDIA, Model Optimizer, 2025."""
 
-    unit = 1
+    unit = 1  # each row can be computed by itself
 
     def __init__(self, raw: Checkpoint, weight: str, scale: str, whole: str) -> None:
         """Take the names of three tensors of `raw`: the codes, the scale of each group, and the
@@ -941,7 +941,7 @@ class MxExperts:
     """A recipe (it computes a tensor when it is read): the matrices of a layer's experts in MXFP4,
     [expert, in, out]."""
 
-    unit = 1
+    unit = 1  # each row can be computed by itself
 
     def __init__(self, raw: Checkpoint, blocks: str, scale: str) -> None:
         """Take the names of two tensors of `raw`: the codes in blocks, and the scale of each block."""

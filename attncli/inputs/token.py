@@ -568,7 +568,7 @@ def choose_span(
     if not unknown:
         refuse_unknown(tokens, match, reference)
     count = match.stop - match.first
-    if count == 1:
+    if count == 1:  # with the notes on a single token, which are others
         first = choose_token(tokens, reference, note)
         return first, first + 1
     note_first(match, reference, note)

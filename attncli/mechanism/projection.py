@@ -397,10 +397,15 @@ def _project_inputs(
     attention: LayerAttention, x: Array, source: Array, context: Context
 ) -> tuple[Array, Array, Array, PlaceVectors | None]:
     """Queries of x, keys and values of `source`, each [..., token, width of all heads] and clipped
-    where the spec says so; with the vectors of relative positions, None for a model without any."""
+    where the spec says so; with the vectors of relative positions, None for a model without any.
+
+    source: the tokens that are looked at: those of x, after those of earlier steps if there are any;
+        or another text's.
+    """
     spec = attention.spec
     vectors = None
     if isinstance(spec.position, Disentangled | RelativeSines):
+        # in these models x is part of `source`, and places are learned for all of its tokens
         q, k, v, vectors = project_with_places(attention, spec.position, source)
         q = context.queries_of(q)
     elif spec.latent is None:

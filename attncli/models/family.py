@@ -580,7 +580,7 @@ class TensorBinding(Struct, frozen=True):
             whole = np.stack(arrays)
         else:
             whole = arrays[0]
-        if self.by_head:  # [width, head, dim] as [width, head · dim]
+        if self.by_head:  # the file has an axis more: [width, head, dim] as [width, head · dim]
             whole = whole.reshape(self.shape())
         if self.transposed:
             whole = whole.swapaxes(-1, -2)
@@ -588,18 +588,16 @@ class TensorBinding(Struct, frozen=True):
             return {self.roles[0].name: whole}
 
         # several roles: gate and up rows of each expert by turns, or one role's rows after another's
-        per_expert = self.form == "each"
         if self.alternating:
             return {
                 role.name: whole[:, place :: len(self.roles)]
                 for place, role in enumerate(self.roles)
             }
-        rows = [
-            role.shape[1] if per_expert else role.shape[0] // self.groups for role in self.roles
-        ]
-        if per_expert:  # [expert, rows of all roles, in]
+        if self.form == "each":  # [expert, rows of all roles, in]
+            rows = [role.shape[1] for role in self.roles]
             apart = whole
         else:  # [group, rows of all roles, in]; "concat" is one group
+            rows = [role.shape[0] // self.groups for role in self.roles]
             apart = whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
         ends = np.cumsum(rows)
         return {

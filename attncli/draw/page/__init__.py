@@ -565,16 +565,13 @@ def words(tokens: Sequence[Token], text: str = "") -> list[list[str | int]]:
         pieces = {}
     for place, token in enumerate(with_named_bytes(tokens)):
         follows_directly = token.start is not None and (token.start, token.part) == end
+        # tokens that a model has generated cover the blank before them, those of a prompt do not; only
+        # `text` is at hand to look for it, the text of part 0
         if follows_directly and token.part == 0 and _covers_blank(token, text):
-            # tokens that a model has generated cover the blank before them, those of a prompt do not
             follows_directly = False
-        rows.append(
-            [
-                label(marked_text(token).strip(" ") or token.text),
-                int(follows_directly),
-                int(token.special),
-            ]
-        )
+        shown_text = marked_text(token).strip(" ") or token.text  # a token of blanks stays as it is
+        rows.append([label(shown_text), int(follows_directly), int(token.special)])
+        # a piece that is part of a character has its word in its name (`with_named_bytes`)
         if (piece := pieces.get(place)) is not None and not piece.is_bytes:
             rows[-1].append(label(piece.word))
         end = token.end, token.part

@@ -680,22 +680,21 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
 
         results: of the runs so far.
         """
-        weighing = self.weighing
-        if weighing is None:
+        if self.weighing is None:
             return UNSET
-        keys = {factor: f"dose {factor!r}" for factor in _factors(weighing)}
-        keys[1.0] = OWN.key
+        keys = {factor: f"dose {factor!r}" for factor in _factors(self.weighing)}
+        keys[1.0] = OWN.key  # nothing is changed there: the run of the whole prompt
         if any(key not in results.logprobs for key in keys.values()):
             return UNSET
+        # the same factors, with the region that they were tried on where none was named
         weighing = self.choose_weighing(results)
         assert weighing is not None
         random_keys = [f"dose-random {number}" for number in range(DRAWS)]
         # none where the factor asked for is 1, or no spans could be drawn
-        random_changes: list[float] | UnsetType = [
-            float(self.changes(results, key).mean())
-            for key in random_keys
-            if key in results.logprobs
-        ] or UNSET
+        measured_keys = [key for key in random_keys if key in results.logprobs]
+        random_changes: list[float] | UnsetType = UNSET
+        if measured_keys:
+            random_changes = [float(self.changes(results, key).mean()) for key in measured_keys]
         return AnswerDoses(
             weighed=weighing.part(),
             doses=[

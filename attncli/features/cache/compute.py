@@ -423,9 +423,10 @@ class _WholeRun:
 
         place: the policy's index.
         """
-        values = np.concatenate(self._kept[place])
-        if np.isfinite(values).any():
-            return _finite_or_none(float(np.mean(values[np.isfinite(values)])))
+        shares = np.concatenate(self._kept[place])
+        has_weight = np.isfinite(shares)  # a head without weight has NaN, 0 of 0
+        if has_weight.any():
+            return float(np.mean(shares[has_weight]))
         return None
 
     def rest_share(self) -> float | UnsetType:

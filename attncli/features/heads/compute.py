@@ -616,7 +616,7 @@ class _HeadCollector:
         """The tally of a layer's heads, made when it is first asked for."""
         if layer not in self.tallies:
             heads = _select_heads(self.model, self.request, layer)
-            side = None
+            side = None  # cells along a pooled map; whole weights need none
             if self.is_blockwise and self.request.maps:
                 side = CELLS
             self.tallies[layer] = _LayerTally(

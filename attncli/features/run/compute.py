@@ -235,17 +235,20 @@ def with_next_token(
     """The cost of a run of these layers including the next token, which a decoder predicts where
     the run reaches its last layer.
 
+    expected: the cost of the layers.
     dtype: of the answer.
     sizes: of the weights in files.
     """
-    ends = len(spec.blocks) - 1 in spec.attending(layers)
-    if spec.head is None or not ends:
+    # a run ends with its last layer with attention: where others follow, no next token is told
+    reaches_the_end = len(spec.blocks) - 1 in spec.attending(layers)
+    if spec.head is None or not reaches_the_end:
         return expected
     from attncli.features.effects.places import reads_on
 
-    if not reads_on(spec):
+    is_decoder = reads_on(spec)
+    if not is_decoder:
         return expected
-    return with_predictions(expected, spec, 1, dtype, sizes)
+    return with_predictions(expected, spec, 1, dtype, sizes)  # of one position, the last
 
 
 def _square_count(attention: Attention) -> int:

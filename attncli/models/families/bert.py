@@ -183,7 +183,9 @@ def after_padding(base: Spec, padding: int) -> Spec:
     """The Spec with position ids that start at padding id + 1, as RoBERTa's: the first rows of the
     position table are not used, and the longest text is shorter by as many tokens."""
     embedding = replace(base.embedding, position_offset=padding + 1, padding=padding)
-    return replace(base, embedding=embedding, max_positions=(base.max_positions or 0) - padding - 1)
+    assert base.max_positions is not None, "models with a position table have a longest text"
+    longest = base.max_positions - (padding + 1)
+    return replace(base, embedding=embedding, max_positions=longest)
 
 
 ELECTRA_NAMES = replace(
