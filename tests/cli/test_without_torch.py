@@ -5,6 +5,7 @@ it.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -55,8 +56,7 @@ print(json.dumps([ask(line) for line in json.load(sys.stdin)]))
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], tuple[int, str]]:
     """The exit code and standard error of every line, all in one process that cannot import torch."""
     folder = tmp_path_factory.mktemp("without_torch")
-    for path in (ROOT / "sample_inputs").iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(ROOT / "sample_inputs", folder, dirs_exist_ok=True)
     lines = [*ANSWERED, *REFUSED]
     done = finish([sys.executable, "-c", PROGRAM], given=json.dumps(lines).encode(), cwd=folder)
     return {
