@@ -128,7 +128,9 @@ class StatisticsOptions(Struct, frozen=True):
     find: Annotated[
         list[str] | None,
         measure_option(
-            help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11".', metavar="WHICH"
+            help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11"; rest=yes also counts'
+            " keys where heads rest.",
+            metavar="WHICH",
         ),
     ] = None
     effects: Annotated[

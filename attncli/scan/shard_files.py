@@ -97,9 +97,12 @@ def parse_condition(text: str) -> Condition:
             r"(from|to|head)=(.+)|(rest)=(yes|no)|(weight)>=(\d+(?:\.\d+)?)", piece
         )
         if match is None:
+            expected: str = EXPECTED
+            if piece.startswith("rest="):
+                expected = message("rest=yes or rest=no")
             raise UsageError(
                 "--find {text}: {piece} is no condition",
-                expected=EXPECTED,
+                expected=expected,
                 text=repr(text),
                 piece=repr(piece),
             )

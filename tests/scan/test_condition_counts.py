@@ -48,6 +48,14 @@ def looped(model, corpus, first, last, least, rest=False):
     return counts
 
 
+def test_another_word_behind_rest_is_told_which_there_are():
+    with pytest.raises(attncli.AttnError) as error:
+        shard_files.parse_condition("from=it rest=maybe")
+    assert str(error.value.expected) == "rest=yes or rest=no"
+    assert shard_files.parse_condition("from=it rest=yes").rest
+    assert not shard_files.parse_condition("from=it rest=no").rest
+
+
 @pytest.mark.parametrize("kind", [pytest.param("encoder", marks=pytest.mark.thorough), "decoder"])
 def test_shares_are_those_of_a_loop(kind, request, corpus, tmp_path):
     model = request.getfixturevalue(kind)

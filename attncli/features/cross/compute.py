@@ -128,11 +128,12 @@ def cross(
     # seeded weights are one attention that looks at another text; checkpoints have one of its own
     is_learned = model.identity.source == "checkpoint"
     part: Literal["attn", "cross"] = "cross" if is_learned else "attn"
+    row_tokens = _row_tokens(texts, sides)
     leave_out: Sequence[LeftOutKind] = ()
     if not all_links:
-        leave_out = kinds_left_out((*texts.queries, *texts.keys), is_learned=is_learned)
+        leave_out = _left_out((*row_tokens, *sides.keys), is_learned=is_learned)
     links = LinkCollector(
-        sides.keys, queries=sides.queries, top=top, query=sides.query, leave_out=leave_out
+        sides.keys, queries=row_tokens, top=top, query=sides.query, leave_out=leave_out
     )
     parts: list[CrossLayer] = []
     shapes: list[ShapeRow] = []
@@ -192,9 +193,37 @@ def cross(
         said=_said_texts(texts, sides),
         alignment=alignment(mean, special, sides.rows),
         links=links.strongest(),
+        links_leave_out=list(leave_out) or UNSET,
         empty_rows=[row for row in empty if row.query in sides.rows],
         warnings=list(dict.fromkeys(warnings)),
     )
+
+
+def _row_tokens(texts: CrossTexts, sides: CrossSides) -> Sequence[Token]:
+    """The tokens that decide whether the links of each row count, [query]. Where it is known what a
+    row says, it is that: the row of the start token says the first word. One that has read an
+    unknown word is unknown, too."""
+    if texts.said is None or sides.merged is not None:
+        return sides.queries
+    return [
+        replace(said, unknown=said.unknown or query.unknown)
+        for said, query in zip(texts.said, sides.queries, strict=True)
+    ]
+
+
+def _left_out(tokens: Sequence[Token], *, is_learned: bool) -> list[LeftOutKind]:
+    """The kinds of tokens that these texts have and that links are left out of. Between two texts
+    there is no first token, no self and no neighbour to leave out.
+
+    is_learned: whether the weights are trained.
+    """
+    kinds = kinds_left_out(tokens, is_learned=is_learned)
+    has_special = any(token.special for token in tokens)
+    return [
+        kind
+        for kind in kinds
+        if kind in ("unknown", "separators") or (kind == "special" and has_special)
+    ]
 
 
 def _said_texts(texts: CrossTexts, sides: CrossSides) -> list[str] | UnsetType:

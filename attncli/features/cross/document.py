@@ -12,6 +12,7 @@ from attncli.documents import (
     Count,
     Document,
     EmptyRows,
+    LeftOut,
     LinkRows,
     ModelPart,
     Numbers,
@@ -147,6 +148,7 @@ class CrossDocument(Document, tag="attn.cross/1", frozen=True, kw_only=True):
         ),
     ]
     links: LinkRows
+    links_leave_out: LeftOut | UnsetType = UNSET
     empty_rows: EmptyRows
     warnings: list[str]
 

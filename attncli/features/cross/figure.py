@@ -75,14 +75,15 @@ def _draw_alignment(
     source apart at the right, the best key of each query in a frame. Returns where it ends.
 
     Without special tokens, and with one head, whose map is the same, nothing is drawn, unless it is
-    asked for.
+    asked for, or its rows are named by what is said there.
 
     top: where it begins, in points.
     """
     has_special = any(token.special for token in document.keys)
     count = sum(len(layer.heads) for layer in document.layers)
     is_asked = drawing.is_asked_for("alignment")
-    if not drawing.shows("alignment") or not (is_asked or has_special or count > 1):
+    is_other_map = has_special or count > 1 or document.said is not UNSET
+    if not drawing.shows("alignment") or not (is_asked or is_other_map):
         return top
     aligned = _alignment_map(document, view)
     top = draw_maps(drawing, [aligned], top, view, scale=scale, part="alignment")
@@ -92,10 +93,18 @@ def _draw_alignment(
             "source across, special tokens apart at the right; target down; framed: the word with"
             " the largest weight of a row"
         )
+    notes = [note]
+    if document.said is not UNSET:
+        notes.append(
+            message(
+                "rows here are named by the word that is said, elsewhere by the one read before"
+            )
+        )
     # distances are in points; a line of small text is 11 high
-    for line in broken_to_fit(say(view, note), SIZE, min(WIDE, drawing.room)):
-        drawing.text(0, top + 12, line, size=SIZE, quiet=True)
-        top += 11
+    for text in notes:
+        for line in broken_to_fit(say(view, text), SIZE, min(WIDE, drawing.room)):
+            drawing.text(0, top + 12, line, size=SIZE, quiet=True)
+            top += 11
     return top + 20
 
 

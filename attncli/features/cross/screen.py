@@ -15,6 +15,8 @@ from attncli.draw.numbers import bar, percent
 from attncli.draw.safe import cut, safe, spell
 from attncli.draw.screen_header import count_phrase, header_lines, tokens_part
 from attncli.draw.sentence import (
+    left_out_names,
+    left_out_note,
     not_learned_note,
     sentence,
     shaded_sentence,
@@ -106,7 +108,7 @@ def _links(document: CrossDocument, view: View) -> Lines:
     note = message("weight of a key in its query's row; bars from 0 to 1")
     # how a link's head is named; a single head needs no name
     head_of_link = layer_and_head if len(_heads_of(document)) != 1 else None
-    return links(
+    body = links(
         document.links,
         queries,
         view,
@@ -115,6 +117,7 @@ def _links(document: CrossDocument, view: View) -> Lines:
         title="strongest links",
         note=note,
     )
+    return stack(body, remark(left_out_note(document), view))
 
 
 def _query_and_key_names(
@@ -330,7 +333,10 @@ def cross_sentences(document: CrossDocument, view: View) -> list[str]:
     several = len(_heads_of(document)) > 1
     ends = quoted_ends(document.queries, document.keys, link, view)
     strongest = strongest_link_sentence(link, ends, view, several=several, others=document.links)
-    return [strongest, _said_sentence(document, link.query, view), note]
+    said = _said_sentence(document, link.query, view)
+    names = left_out_names(document)
+    left_out = say(view, "Not counted: {names}.", names=names) if names else ""
+    return [strongest, said, left_out, note]
 
 
 def _said_sentence(document: CrossDocument, query: int, view: View) -> str:

@@ -102,7 +102,13 @@ def tinted_answer(
 
 def scaling_answer(document: ScalingTopic, view: View) -> Lines:
     """A sentence on the largest weight and the softmax gradient with and without scaling by 1/√d_k;
-    for a small d_k, that the difference is slight."""
+    for a small d_k, that the difference is slight; for a single key, that there is none."""
+    if document.keys == 1:
+        return remark(
+            "A single key gets a weight of 1 whatever its score is: no scale changes that.",
+            view,
+            style="",
+        )
     # the first two scales are none and 1/√d_k
     plain, scaled, *_ = document.softmax
     if plain.gradient >= scaled.gradient:
@@ -673,7 +679,7 @@ def _weights_in_both_orders(document: OrderTopic, view: View) -> Lines:
         key_names(texts, values),
         view,
         limits=(0.0, 1.0),
-        title=say(view, "why: the weights of {query} on each word, in both orders", query=word),
+        title=say(view, 'why: the weights of "{query}" on each word, in both orders', query=word),
         note="columns: keys, in the first order",
     )
     reason = message(

@@ -11,12 +11,14 @@ from attncli.draw.numbers import brief, format_fixed, percent, root_of
 from attncli.draw.safe import label, spell
 from attncli.draw.screen_header import header
 from attncli.draw.sentence import not_learned_note
+from attncli.draw.shaded_matrix import as_matrix
 from attncli.draw.tables import ledger, vectors
 from attncli.draw.token_names import position_and_text
 from attncli.draw.view import View
 from attncli.features.explain.derivation_screen import others_text, weights_as_tints
 from attncli.features.explain.document import CheckedEntry, TrainingTopic
 from attncli.features.explain.softmax_screens import lead, tinted_answer
+from attncli.features.explain.training_topic import text_of_places
 from attncli.language import message, say, say_each
 
 KEYS = 8
@@ -25,6 +27,8 @@ ENTRIES = 4
 """Rows of a matrix that are shown, those of the largest gradients."""
 NAME = 14
 """Cells of a key's name."""
+ROUNDING = 1e-12
+"""Gradients below it are 0 but for rounding: in float64 those of two equal words are about 1e-17."""
 
 
 def training_blocks(document: TrainingTopic, view: View) -> Sequence[Lines]:
@@ -65,8 +69,8 @@ def training_blocks(document: TrainingTopic, view: View) -> Sequence[Lines]:
 
 def quoted_places(document: TrainingTopic, places: Sequence[int], view: View) -> str:
     """The text of the tokens at these places as one name, made safe; without quotes."""
-    text = "".join(document.tokens[place].text for place in places).strip()
-    return label(text, ascii=view.ascii)
+    tokens = [document.tokens[place] for place in places]
+    return label(text_of_places(document.text, tokens), ascii=view.ascii)
 
 
 def _target_weight(document: TrainingTopic, weights: object) -> float:
@@ -293,7 +297,20 @@ def _answer(document: TrainingTopic, query: str, target: str, view: View) -> Lin
         "loss": format_fixed(document.loss, 2),
         "new_loss": format_fixed(document.new_loss, 2),
     }
-    if document.new_loss is not None and document.new_loss < document.loss:
+    gradients = (document.query_matrix_gradient, document.key_matrix_gradient)
+    if max(float(np.abs(as_matrix(gradient)).max()) for gradient in gradients) < ROUNDING:
+        result = message(
+            "The gradient of W_Q and W_K is 0: no small step changes the loss, which stays {loss}."
+            " So it is where the query sees one word alone, however often.",
+            **values,
+        )
+    elif document.new_loss == document.loss:
+        result = message(
+            "With η = {rate} the step is too small to change the loss, which stays {loss}: a larger"
+            " --learning-rate does.",
+            **values,
+        )
+    elif document.new_loss is not None and document.new_loss < document.loss:
         result = message(
             'One step with η = {rate} takes the weight that "{query}" gives "{target}" from {before}'
             " to {after}, and the loss from {loss} to {new_loss}.",

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from attncli.documents import TokenRow
 from attncli.documents.header import header, refuse_lost_rows
 from attncli.errors import InputError, UnsupportedError, UsageError
 from attncli.features.explain.document import CheckedEntry, TrainingTopic
@@ -136,7 +137,7 @@ def training_document(
         target = _least_seen(tokens, row.weights(w_q, w_k), row.visible, query)
     row = replace(row, target=np.isin(np.arange(len(tokens)), target))
     weights = row.weights(w_q, w_k)
-    _refuse_target(tokens, weights, row.visible, target)
+    _refuse_target(text, tokens, weights, row.visible, target)
 
     # backwards: from the loss to the weights, by the softmax's Jacobian to the scores, to q and to
     # each k, and to the matrices that made them
@@ -240,6 +241,14 @@ def _projected_row(
 
 def _more_than_matrices(model: Model, layer: int) -> UnsupportedError:
     """Return, not raise, the error for a head whose q and k are more than x·W and a bias."""
+    softcap = model.spec.blocks[layer].attention.softcap
+    if softcap is not None:
+        return UnsupportedError(
+            "in layer {layer} scores are capped at ±{softcap:g}, which changes their gradient",
+            expected="scores without a softcap",
+            layer=layer,
+            softcap=softcap,
+        )
     hint = "attn explain training --model minilm TEXT"
     if model.identity.source != "checkpoint":
         hint = "--position learned"
@@ -267,12 +276,22 @@ def _least_seen(
     return [min(words or places, key=lambda place: weights[place])]
 
 
+def text_of_places(text: str, tokens: Sequence[Token | TokenRow]) -> str:
+    """What a text says at tokens that follow each other, blanks between them included; of tokens that
+    stand nowhere in it, as special ones, their own texts."""
+    start = tokens[0].start
+    end = tokens[-1].end
+    if start is not None and end is not None and start < end:
+        return text[start:end].strip()
+    return "".join(token.text for token in tokens).strip()
+
+
 def _refuse_target(
-    tokens: Sequence[Token], weights: Floats, visible: Bools, target: Sequence[int]
+    text: str, tokens: Sequence[Token], weights: Floats, visible: Bools, target: Sequence[int]
 ) -> None:
     """Raise InputError for a target whose weight has no gradient: one that is hidden, or whose
     weight is 0 or 1 to all digits."""
-    name = repr("".join(tokens[place].text for place in target).strip())
+    name = repr(text_of_places(text, [tokens[place] for place in target]))
     if not visible[list(target)].any():
         raise InputError(
             "the mask hides {name} from the query",

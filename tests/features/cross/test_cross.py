@@ -436,6 +436,32 @@ def test_what_a_decoder_says_stands_beside_what_it_has_read(tmp_path: Path) -> N
     assert "said" not in ask("cross", *texts, "--words", "--json").json
     assert "said" not in ask("cross", "le chat", "the cat", "--json").json
 
+    # the row of the start token says a word: its links count, and no link does of an unknown word
+    weights = document["layers"][0]["heads"][0]["weights"]
+    assert document["links"][0]["weight"] == pytest.approx(max(map(max, weights)), abs=1e-6)
+    assert {link["query"] for link in document["links"]} == {0, 1, 2}
+    one = ask("cross", "le", "the", "--model", str(folder))
+    assert 'The strongest link: "<s>" looks at "the"' in one.out
+    assert "links_leave_out" not in document
+    strange = ("le chien dort .", "the dog xyz .", "--model", str(folder))
+    other = ask("cross", *strange, "--json").json
+    assert other["links_leave_out"] == ["unknown"]
+    # the row that says dort, and that which has read it; the key xyz
+    assert {link["query"] for link in other["links"]} == {0, 1}
+    assert 2 not in {link["key"] for link in other["links"]}
+    told = ask("cross", *strange, "--show", "links,answer").out
+    assert "left out: unknown words (--all-links)" in told
+    assert "Not counted: unknown words." in told
+    every = ask("cross", *strange, "--all-links", "--json").json
+    assert {link["query"] for link in every["links"]} == {0, 1, 2, 3}
+
+    # the figure names rows by what is said, of a single head, too
+    picture = tmp_path / "said.svg"
+    assert ask("cross", *texts, "--figure", str(picture), "--brief").code == 0
+    drawn = picture.read_text("utf-8")
+    assert "rows here are named by the word that is said" in drawn
+    assert ">noir<" in drawn  # which no row has read
+
     # rows of the topic are named by what is said
     topic = ask("explain", "seq2seq", *texts, "--json").json
     assert [row["text"] for row in topic["queries"]] == ["le", "chat", "noir"]

@@ -202,3 +202,9 @@ def test_alibi_alone_is_not_said_to_miss_every_order() -> None:
     screen = " ".join(ask("explain", "order", "a b c", "--position", "alibi").out.split())
     assert "The order is not seen" not in screen
     assert "only where an order changes the distances" in screen
+
+
+def test_a_single_key_is_not_said_to_be_a_matter_of_d_k() -> None:
+    shown = ask("explain", "scaling", "--d-k", "512", "--keys", "1", "--samples", "99").out
+    assert "A single key gets a weight of 1 whatever its score is" in shown
+    assert "so small a d_k" not in shown

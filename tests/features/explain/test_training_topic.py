@@ -95,6 +95,7 @@ def test_a_target_of_several_tokens_counts_all_of_them() -> None:
         (("--mask", "causal", "--query", "dumpty", "--target", "on"), "hides"),
         (("--mask", "causal", "--query", "humpty"), "sees 1"),
         (("--learning-rate", "0"), "learning-rate"),
+        (("--softcap", "5"), "capped at ±5"),
     ],
 )
 def test_what_has_no_such_step_is_refused(options: tuple[str, ...], words: str) -> None:
@@ -106,6 +107,30 @@ def test_what_has_no_such_step_is_refused(options: tuple[str, ...], words: str) 
 def test_a_step_that_goes_too_far_is_not_called_a_success() -> None:
     result = ask("explain", "training", TEXT, "--target", "sat", "--learning-rate", "50", "--brief")
     assert "goes too far" in " ".join(result.out.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "rate", "words"),
+    [
+        ("a b c d e f", "1e-18", "is too small to change the loss"),
+        ("a a", "1", "The gradient of W_Q and W_K is 0"),
+    ],
+)
+def test_a_step_that_changes_nothing_is_not_said_to_go_too_far(
+    text: str, rate: str, words: str
+) -> None:
+    asked = ("explain", "training", text, "--learning-rate", rate)
+    document = ask(*asked, "--json").json
+    assert document["new_loss"] == document["loss"]
+    shown = " ".join(ask(*asked, "--brief").out.split())
+    assert words in shown
+    assert "too far" not in shown
+
+
+def test_a_phrase_keeps_its_blanks() -> None:
+    phrase = ("--query", "on", "--target", "humpty dumpty")
+    shown = " ".join(ask("explain", "training", TEXT, *phrase, "--brief").out.split())
+    assert 'the weight that "on" gives "humpty dumpty" from' in shown
 
 
 NUMBER = re.compile(r"[−-]?\d+(?:\.\d+)?")
