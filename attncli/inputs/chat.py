@@ -147,7 +147,7 @@ def parse_chat(raw: bytes, where: str) -> Chat:
         raise InputError("this chat has no messages", where=where, expected="at least one")
     return Chat(
         [_checked_message(entry, number, where) for number, entry in enumerate(value)],
-        tools or None,
+        tools or None,  # an empty list is a chat without tools
         where,
         variables,
     )
@@ -289,7 +289,7 @@ def _checked_message(entry: Any, number: int, where: str) -> dict[str, Any]:
             expected='an object with "role" and "content", both texts',
         )
     content = entry.get("content")
-    if isinstance(content, list):
+    if isinstance(content, list):  # a text, or null, is checked as a list of one part
         parts: list[Any] = content
     else:
         parts = [{"type": "text", "text": content}]
@@ -439,6 +439,7 @@ def _template_of(
     else:
         purpose = "default"
     if purpose in templates:
+        # errors name the file that the template is in
         is_file = folder is not None and purpose == "default" and is_there(folder / TEMPLATE)
         return ChatTemplate(templates[purpose], special, TEMPLATE if is_file else where)
 
@@ -478,7 +479,7 @@ def _named_templates(settings: Mapping[str, Any], folder: Path | None) -> dict[s
         for path in folder_entries(folder / ADDITIONAL):
             if path.suffix == ".jinja":
                 files[path.stem] = _template_text(path)
-    if "default" in files:
+    if "default" in files:  # then those in the settings count for nothing
         return files
     stated = settings.get("chat_template")
     if isinstance(stated, list):  # [{"name": "default", "template": "…"}, …]
@@ -562,9 +563,10 @@ def render(
         name = names[number]
         if places is None:
             unplaced.append(name)
-        parts += [
-            ChatPart(name, start, end) for start, end in places or () if content and start < end
-        ]
+            continue
+        if not content:  # an empty text stands nowhere, though its mark did
+            continue
+        parts += [ChatPart(name, start, end) for start, end in places if start < end]
     parts.sort(key=lambda part: part.start)
 
     quoted = sorted(span for part in parts for span in _spelled_in(part, text, control))
@@ -668,7 +670,7 @@ def _find_contents(
         spellings = _spellings(contents[number], text, place)
         following = [literals[group + 1]]
         is_last = group + 1 == len(numbers)
-        if not is_last:
+        if not is_last:  # ("" for a next content that the template changed)
             next_spellings = _spellings(contents[numbers[group + 1]], text, place) or ("",)
             following = [literals[group + 1] + spelling for spelling in next_spellings]
         end = _end_of_content(text, place, spellings, following, is_last)
@@ -704,12 +706,14 @@ def _end_of_content(
     """
     if spellings:
         ends = [place + len(spelling) for spelling in spellings if text.startswith(spelling, place)]
-        fitting = [end for end in ends if any(text.startswith(word, end) for word in following)]
         if is_last:
             fitting = [end for end in ends if text[end:] in following]
+        else:
+            fitting = [end for end in ends if any(text.startswith(word, end) for word in following)]
         if fitting:
             return fitting[0]
         return None
+    # a changed content reaches to what follows
     if is_last:
         end = len(text) - len(following[0])
         if end >= place and text.endswith(following[0]):
@@ -765,6 +769,7 @@ def encode_chat(tokenizer: Tokenizer, chat: RenderedChat) -> list[Token]:
             piece = tokenizer.encode_written(
                 chat.text[start:stop], after=start > 0, as_text=is_quoted
             )
+            # to their indices in the whole chat, and the characters that they stand at there
             tokens += [
                 token.relocate(len(tokens) + place, start) for place, token in enumerate(piece)
             ]

@@ -200,6 +200,7 @@ class DerivedCheckpoint(Checkpoint):
             if not self._convert(recipe.rows(first, first + end - begin), part):
                 raise self._first_fault(name, info, part, first)
             begin = end
+        # (a table without rows gives none)
         self.bytes_read += different.size * info.bytes // max(info.shape[0], 1)
         return target[places]
 

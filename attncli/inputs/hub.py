@@ -85,6 +85,7 @@ def verify_digests(
                 "{name} has the sha256 {file_digest}", name=repr(name), file_digest=file_digest
             )
             raise InputError(what, where=str(folder), expected=expected_digest, hint=hint)
+        # not where the file has changed while it was read
         if stamp is not None and stamp == _file_stamp(path):
             new_entries[str(path)] = [expected_digest, *stamp]
     if new_entries:

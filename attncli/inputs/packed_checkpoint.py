@@ -398,7 +398,9 @@ class _PackedMatrices:
         stored = self.raw.read(size)
         shape = tuple(int(length) for length in stored.reshape(-1))
         if len(shape) != 2 or min(shape) < 1:
-            self.check_shape(size, (2,))
+            self.check_shape(
+                size, (2,)
+            )  # two lengths below 1 are refused by the checks that follow
         rows, words = self.shape(packed)
         if words and shape[1] > 0:  # a word has 32 bits
             bits = 32 * words // shape[1]

@@ -348,8 +348,7 @@ def _check_repeats(
 
     Raises InputError for anything but such an object, and for a list that does not exist.
     """
-    is_object = isinstance(repeats, dict) and bool(repeats)
-    if not isinstance(repeats, dict) or not is_object:
+    if not isinstance(repeats, dict) or not repeats:
         expected = message("an object such as {example}", example='{"C": "A"}')
         what = message("{side} of this template says nothing", side=side)
         raise InputError(what, where=where, expected=expected)

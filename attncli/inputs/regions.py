@@ -194,6 +194,7 @@ def _note_shared_tokens(regions: Sequence[Region], note: Callable[[str], None]) 
     groups = Counter(tuple(numbers) for numbers in holders.values() if len(numbers) > 1)
     if not groups:
         return
+    # n regions make about n² / 2 pairs
     if sum(len(numbers) ** 2 for numbers in groups) > 2 * MOST_PAIRS:
         note(message("many regions share tokens: shares add up to more than all"))
         return

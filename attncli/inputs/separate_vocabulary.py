@@ -158,7 +158,9 @@ def _words(files: VocabularyFolder) -> PieceTokenizer | None:
     if files.kind not in BERT_WORDS or not needed <= set(vocabulary):
         return None
     lower = files.settings.get("do_lower_case")
-    if not isinstance(lower, bool):  # a vocabulary without capitals is of a model that reads none
+    # where they do not say: a vocabulary without capitals is of a model that reads none; pieces in
+    # brackets, such as [unused1], tell nothing
+    if not isinstance(lower, bool):
         others = set(vocabulary) - set(specials.values())
         lower = not any(token != token.lower() for token in others if token[:1] != "[")
     strips = files.settings.get("strip_accents")
@@ -252,14 +254,15 @@ def _byte_pairs(files: VocabularyFolder) -> PieceTokenizer | None:
             name,
         )
     )
-    begins = files.settings.get("add_prefix_space") is True
+    # whether the first word is read as one with a blank before it
+    adds_blank = files.settings.get("add_prefix_space") is True
     if rule.composes:
         hf.normalizer = normalizers.NFC()
     if rule.patterns is GPT2:  # the library has GPT-2's pattern built in
-        hf.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=begins)
+        hf.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=adds_blank)
     else:
         steps = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in rule.patterns]
-        by_byte = pre_tokenizers.ByteLevel(add_prefix_space=begins, use_regex=False)
+        by_byte = pre_tokenizers.ByteLevel(add_prefix_space=adds_blank, use_regex=False)
         hf.pre_tokenizer = pre_tokenizers.Sequence([*steps, by_byte])
     hf.decoder = decoders.ByteLevel()
     specials = files.specials(rule.specials)

@@ -108,6 +108,7 @@ class TextVocabulary:
         self.types = types
         self.name = name
         self._finish = finish
+        # any text may need these
         fixed = np.flatnonzero((types == BYTE) | (types == UNKNOWN)).tolist()
         # of all texts so far: the pieces and added tokens they need, with their ids; the parts of
         # texts that were looked up; and the tokenizers, with and without added tokens

@@ -312,7 +312,7 @@ def _continues_word(
     starts: their starts, ascending.
     """
     # tokens of a pair's second text (part 1) have offsets in that text, and stay apart
-    if before.special or token.special or before.part != token.part or token.part:
+    if before.special or token.special or before.part or token.part:
         return False
     if (
         before.end is None
@@ -326,7 +326,7 @@ def _continues_word(
         return True
     if before.start == before.end == token.start:  # a blank that the vocabulary puts first
         return True
-    if token.start >= len(text) or token.start == 0:
+    if token.start >= len(text) or token.start == 0:  # no character on one of its sides
         return False
     # within a word of the text, and on neither side a character that is a word by itself
     word_index = bisect_right(starts, token.start) - 1

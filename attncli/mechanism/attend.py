@@ -1010,8 +1010,10 @@ def _of_heads(rule: Rule, head_range: slice, heads: int) -> Rule:
         """An array's part for these heads; the array itself where it is the same for every head, and
         None for None.
         """
-        by_head = array is not None and array.ndim >= 3 and array.shape[-3] == heads > 1
-        if array is not None and by_head:
+        if array is None or array.ndim < 3:  # (without an axis of heads it is the same for all)
+            return array
+        differs_by_head = array.shape[-3] == heads > 1
+        if differs_by_head:
             return array[..., head_range, :, :]
         return array
 

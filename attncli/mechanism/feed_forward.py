@@ -229,7 +229,7 @@ def _experts(backend: Backend, spec: Experts, weights: Role, x: Array) -> Array:
     part = Mlp(spec.width, spec.activation, spec.gated, spec.bounded)
     if spec.narrow is not None:
         flat = linear(backend, weights, "experts.into", flat)
-    total = flat * 0.0
+    total = flat * 0.0  # zeros of its shape and type
     for expert in np.flatnonzero(shares.any(0)):
         # the default binds this turn's expert: the loop goes on before a weight may be read
         def role(name: str, expert: int = int(expert)) -> Array | None:

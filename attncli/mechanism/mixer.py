@@ -125,7 +125,7 @@ def recur(
             added_values = (added_values - stored_values) * strength[..., token, :, None]
         state += added_values[..., None] * key[..., None, :]
 
-        # and reads
+        # and reads, [..., head, v_dim, 1], kept as one token of [..., token, head, v_dim]
         outputs.append(backend.matmul(state, q[..., token, :, :, None])[..., None, :, :, 0])
     if carry is not None:
         carry.after.append(state)
@@ -422,7 +422,7 @@ def _convolve(
     before = carry.next()
     if before is None:
         before = backend.full((*x.shape[:-2], kernel - 1, x.shape[-1]), 0.0, backend.dtype_of(x))
-    whole = backend.concat([before, x], -2)
+    whole = backend.concat([before, x], -2)  # kernel − 1 tokens before the text, and its own
     carry.after.append(whole[..., count:, :])
     total = whole[..., :count, :] * matrix[:, 0, 0]
     for place in range(1, kernel):

@@ -118,8 +118,9 @@ def hash_attention(
         q = backend.cast(q, "float32")
 
     # tokens sorted by bucket in each round, [head, round, token]; where the rule states no length
-    # of chunks, a chunk has as many tokens as two buckets have on average
-    chunk = min(rule.chunk or max(-(-2 * tokens // rule.buckets), 1), tokens)
+    # of chunks, a chunk has as many tokens as two buckets have on average, rounded up
+    two_buckets = -(-2 * tokens // rule.buckets)
+    chunk = min(rule.chunk or two_buckets, tokens)
     if chunk == tokens:  # all tokens meet anyway: nothing is hashed
         order = np.broadcast_to(np.arange(tokens), (heads, 1, tokens))
         buckets = None
@@ -133,6 +134,7 @@ def hash_attention(
     places = _SortedTokens(order, chunk)
 
     # each chunk attends to itself and the chunk before; −1 marks places that no token fills
+    # i, j: the positions of query and key, [head, chunk, place, 1] and [head, chunk, 1, 2·place]
     keys = hash_keys(backend, q)
     i = places.queries[..., :, None]
     j = places.looked_at[..., None, :]
@@ -153,13 +155,14 @@ def hash_attention(
         places.gather(backend, keys, places.looked_at),
         places.gather(backend, v, places.looked_at),
         Rule(scale=1.0, visibility=visibility, bias=itself),
-        0,
-        chunk,
+        start=0,
+        stop=chunk,
         keep=("weights",) if dense else (),
         whole=True,
     )
 
     # rounds are merged by how much each sees: a softmax of log-sum-exp, [head, token, round]
+    # (−∞ where a round shows a token nothing)
     lse = backend.permute(places.by_token(backend, block.lse[..., None])[..., 0], (0, 2, 1))
     shares, _, empty, *_ = softmax(
         backend, lse, lse != -float("inf"), sinks=None, may_overwrite=False

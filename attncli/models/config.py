@@ -488,6 +488,7 @@ def rope(
 
     # HunYuan writes NTK scaling by `alpha` (the base grows, so that the slowest pair turns α times
     # slower) as "dynamic" beside keys of YaRN that have no effect
+    # (of a single pair there is no slowest one)
     if by_alpha and rope_type == "dynamic" and dims > 2:
         alpha = inside.cap("alpha", default=None)
     else:
@@ -500,6 +501,7 @@ def rope(
     scaling = _rope_scaling(
         rope_type, inside, config, dims, default_original, by_kind=kind is not None
     )
+    # without effect here, or read elsewhere
     idle = {"finetuned", "original_max_position_embeddings", *beside}
     unread = [key for key in inside.values if key not in inside.read_keys | idle]
     if unread:

@@ -163,6 +163,7 @@ def stored_sizes(
     roles = ("tokens.weight", "positions.weight", "types.weight")
     # a table, [entry, width], is one tensor; a token takes one row of each
     tables = [tensors[binding.outer[role].tensors[0]] for role in roles if role in binding.outer]
+    # (a damaged file's table may have 0 entries)
     row = sum(table.bytes // max(table.shape[0], 1) for table in tables)
     predicting = binding.outer.get("head.weight")
     if predicting is None and head is not None and head.tied:
@@ -211,7 +212,7 @@ def estimate(
     last_rows: how many query rows of the last layer are computed, None for all.
     """
     layer_numbers = set(numbers_of(layers, len(spec.blocks)))
-    last = max(layer_numbers, default=-1)
+    last = max(layer_numbers, default=-1)  # −1: none is asked for, so that none is read
     if layer_numbers:  # the last layer asked for runs without its feed-forward part
         blocks = (*spec.blocks[:last], replace(spec.blocks[last], mlp=None))
     else:
@@ -384,8 +385,9 @@ def _weight_counts(spec: Spec, block: Block) -> tuple[int, int]:
     for role in layer_roles(spec, block):
         count = prod(role.shape)
         total += count
+        # only global tokens use these weights, and () says that this text has none
         if block.attention.own_global == () and role.module.startswith("attn.global_"):
-            continue  # only global tokens use these weights, and the text has none
+            continue
         # matrices that every token is multiplied with: no norms, biases and tables
         if role.suffix == ".weight" and role.module.rpartition(".")[2] in MATRICES:
             if isinstance(block.mlp, Experts) and len(role.shape) == 3:
@@ -433,7 +435,8 @@ def _numbers_per_token(spec: Spec, block: Block) -> int:
     """Numbers per token that are in memory at once while a layer runs: the vectors in and out, the
     attention's result, the feed-forward part."""
     attention = block.attention
-    # queries, keys, values, what heads mix, and the same with the heads side by side
+    # queries twice (side by side and by head), keys and values, counted as wide as keys, and what
+    # the heads mix
     projection_width = 2 * (attention.heads + attention.kv_heads) * attention.head_dim
     projection_width += attention.heads * attention.v_dim
     match block.mlp:
@@ -452,7 +455,8 @@ def _numbers_per_token(spec: Spec, block: Block) -> int:
             for role in layer_roles(spec, block)
             if role.name.startswith("mixer.") and len(role.shape) > 1
         ]
-        mixing = 2 * max(sum(role.shape[0] for role in roles), 1)
+        mixing = 2 * sum(role.shape[0] for role in roles)
+    # vectors of d_model numbers: what enters, the same normed, what comes out, and the sum
     return 4 * spec.d_model + projection_width + inner + mixing
 
 
@@ -559,10 +563,13 @@ def _control_groups(root: Path) -> Iterator[MemoryBudget]:
             continue
 
         folder = base / place.lstrip("/")
-        # inside a container the named group may be mounted as the root
-        for group in (folder, *folder.parents) if is_folder(folder) else (base,):
+        if is_folder(folder):
+            groups = [folder, *folder.parents]
+        else:  # inside a container the named group may be mounted as the root
+            groups = [base]
+        for group in groups:
             if not group.is_relative_to(base):
-                break
+                break  # the parents above all groups
             allowance = _whole_number(group / limit)
             usage = _whole_number(group / usage_file)
             if allowance is not None and usage is not None and allowance < UNLIMITED:
@@ -589,9 +596,10 @@ def _process_limits(root: Path) -> Iterator[MemoryBudget]:
         ("RLIMIT_AS", "VmSize", message("the limit on this process's address space")),
         ("RLIMIT_DATA", "VmData", message("the limit on this process's data")),
     ):
-        allowance, _ = resource.getrlimit(getattr(resource, name))
-        if allowance != resource.RLIM_INFINITY and status_key in status:
-            yield MemoryBudget(allowance - status[status_key], source)
+        # the soft limit is the one in force; the hard one is how far it may be raised
+        soft_limit, _ = resource.getrlimit(getattr(resource, name))
+        if soft_limit != resource.RLIM_INFINITY and status_key in status:
+            yield MemoryBudget(soft_limit - status[status_key], source)
 
 
 PROCESS_STATUS = "proc/self/status"

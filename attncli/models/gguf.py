@@ -130,7 +130,7 @@ class GgufCheckpoint(DerivedCheckpoint):
                     path,
                     tensor.start,
                     tensor.stop,
-                    "" if plain_dtype else kind,
+                    scheme="" if plain_dtype else kind,
                 )
                 self.stored[name] = tensor
                 if len(tensor.shape) > 1:
@@ -159,7 +159,11 @@ class GgufCheckpoint(DerivedCheckpoint):
         # pattern of tensor names; "!token_types.weight" means that the file lacks that tensor
         for marker, relative in RELATIVES.get(self.metadata.architecture, ()):
             stored = any(fnmatchcase(name, marker.removeprefix("!")) for name in tensors)
-            if self.metadata.architecture_value(marker) or stored != marker.startswith("!"):
+            if marker.startswith("!"):
+                is_marked = not stored
+            else:
+                is_marked = stored or bool(self.metadata.architecture_value(marker))
+            if is_marked:
                 kind = relative
 
         # shapes as the family has them, which GGUF writes otherwise for some tensors
@@ -306,17 +310,18 @@ class GgufCheckpoint(DerivedCheckpoint):
         ):
             if original is None or binding is None:
                 continue
-            final = original.final_norm is not None and original.final_norm.unit_offset
+            # the family's own files hold w where GGUF holds 1 + w, in the norms with `unit_offset`
+            final_offset = original.final_norm is not None and original.final_norm.unit_offset
             layers = []
             for block, bounds in zip(original.blocks, binding.layers, strict=True):
-                # the family's own files hold w where GGUF holds 1 + w
                 offsets = {
                     f"{place}.weight" for place, norm in block.norms.items() if norm.unit_offset
                 }
                 if block.attention.qk_norm is not None and block.attention.qk_norm.norm.unit_offset:
                     offsets |= {"attn.q_norm.weight", "attn.k_norm.weight"}
                 layers.append(parts(bounds, offsets))
-            outer = parts(binding.outer.values(), ("final.weight",) if final else ())
+            outer = parts(binding.outer.values(), ("final.weight",) if final_offset else ())
+            # only tensors are made of it: what other files of a checkpoint hold is left empty
             checkpoint_parts = CheckpointParts(
                 kind,
                 config={},
@@ -416,6 +421,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             "conv_L_cache": self.metadata.architecture_value("shortconv.l_cache"),
             "block_auto_adjust_ff_dim": False,  # the file has LFM2's width as it is
             **self._recurrence_keys(width),
+            # 0 is no bound
             "clip_qkv": self.metadata.architecture_value("attention.clamp_kqv") or None,
             "new_decoder_architecture": two_norms or grouped,
             "num_ln_in_parallel_attn": 2 if two_norms else 1,
@@ -475,6 +481,7 @@ class GgufCheckpoint(DerivedCheckpoint):
 
         inner: the width of a feed-forward part that is no expert.
         """
+        # models without experts may state 0 of them
         experts = self.metadata.architecture_value("expert_count") or None
         chosen = self.metadata.architecture_value("expert_used_count") or None
         shared_inner = self.metadata.architecture_value("expert_shared_feed_forward_length")

@@ -288,7 +288,7 @@ class BlockRecipe(ProductRecipe):
         step = max((FEW_AT_ONCE if few else MANY_AT_ONCE) // shape[1], 1)
         starts = iter(range(0, shape[0], step))  # all threads take their next rows from this one
         block = self._tensor.block
-        sums = block.group_sums(vectors)
+        sums = block.group_sums(vectors)  # which the kind's offsets multiply, where it has any
 
         # NumPy need not warn of an overflow: whoever reads the tensor checks its numbers
         @np.errstate(over="ignore", invalid="ignore")

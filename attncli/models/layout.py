@@ -78,7 +78,7 @@ class Tensors(Struct, frozen=True, eq=False):
                 where=self.where,
                 expected=f"[{sizes}]" if shape else message("at least one number"),
             )
-        # whole numbers of 32 bits need float64; bfloat16 and float16 fit float32 exactly
+        # whole numbers (b, i, u) of 32 bits need float64; bfloat16 and float16 fit float32 exactly
         wide = array.dtype.kind in "biu" or array.dtype == np.float64
         return array.astype(np.float64 if wide else np.float32, copy=False)
 
@@ -103,10 +103,11 @@ def bare_names(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Ten
         if arrays:
             expected = message("one of {arrays}", arrays=names_text(arrays))
         raise InputError(what, where=where, expected=expected)
-    parts = {
-        name: name[len(prefix) :].removesuffix(":0").replace("/", ".").strip(".").split(".")
-        for name in names
-    }
+    parts = {}
+    for name in names:
+        # TensorFlow separates modules by / and appends the number of an operation's output
+        dotted = name[len(prefix) :].removesuffix(":0").replace("/", ".")
+        parts[name] = dotted.strip(".").split(".")
     short = _without_shared(
         {name: ".".join(_without_wrappers(path)) for name, path in parts.items()}
     )
@@ -390,7 +391,7 @@ def sizes_of(
     dim = q.shape[0] // count
     _check_option("--d-k", request.d_k, dim, where)
     kv_heads = k.shape[0] // dim
-    if k.shape[0] % dim or count % kv_heads:
+    if k.shape[0] % dim or count % kv_heads:  # (fewer rows than one head has leave a remainder)
         expected = message(
             "rows for kv heads of width {dim}, as the queries have, that {count} heads can share",
             dim=dim,
@@ -727,9 +728,9 @@ def orient(
     opposite: Orientation = "out-in" if usual == "in-out" else "in-out"
 
     # the orientations that the shapes allow, the usual one first
-    fits = [way for way in (usual, opposite) if _fits_as(arrays, way, request.d_model)]
-    fits_input = [way for way in fits if _fits_as(arrays, way, request.input_width)]
-    fits = fits_input or fits  # an X that fits neither way is refused where it is read
+    fits_model = [way for way in (usual, opposite) if _fits_as(arrays, way, request.d_model)]
+    fits_input = [way for way in fits_model if _fits_as(arrays, way, request.input_width)]
+    fits = fits_input or fits_model  # an X that fits neither way is refused where it is read
     orientation = request.orientation or (fits[0] if fits else usual)
     matrices = arrays
     if orientation == "in-out":
@@ -740,23 +741,22 @@ def orient(
         "out-in": message("[out, in], multiplied as X·Wᵀ"),
     }
     every_name = " ".join(names)
-    way = descriptions[orientation]
-    other_way = descriptions[opposite]
+    description = descriptions[orientation]
     if request.orientation is None and orientation != usual:
-        places = {"names_text": every_name, "orientation": way}
-        return matrices, (
-            message(
-                "{names_text}: the shapes only fit as {orientation}, so they are read so", **places
-            ),
+        note = message(
+            "{names_text}: the shapes only fit as {orientation}, so they are read so",
+            names_text=every_name,
+            orientation=description,
         )
+        return matrices, (note,)
     # a bare matrix may be stored either way; the weight of an `nn.Linear` is [out, in] for certain
     if request.orientation is None and usual == "in-out" and len(fits) == 2:
         note = message(
             "{names}: the shapes also fit as {opposite}; read as {orientation} "
             "(the other way: attn weights convert --orientation {option})",
             names=every_name,
-            opposite=other_way,
-            orientation=way,
+            opposite=descriptions[opposite],
+            orientation=description,
             option=opposite,
         )
         return matrices, (note,)

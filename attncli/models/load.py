@@ -1124,6 +1124,7 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     """
     kind = checkpoint.config.get("model_type")
     every = checkpoint.names()
+    # a config that describes the text model: some tensors may still be of other parts
     if kind in MODEL_TYPES or not {"vision_config", "text_config"} & checkpoint.config.keys():
         return _text_alone(checkpoint)
 
@@ -1133,11 +1134,11 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     beside = any(name.startswith(OTHER_PREFIXES) for name in every)
     short_names = {name: _name_in_text_model(name, inside=inside, beside=beside) for name in every}
     names = {name: short for name, short in short_names.items() if short is not None}
-    if names or not every:
+    if names or not every:  # (no tensors at all where only the config is there)
         config = text_config(checkpoint.config)
     else:
         config = None
-    if config is None:
+    if config is None:  # refused by the name of the whole model
         return checkpoint
     part = checkpoint.part({short: name for name, short in names.items()}, config)
     unused_count = len(every) - len(names)

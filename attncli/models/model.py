@@ -182,6 +182,7 @@ class Model(Struct, frozen=True, eq=False):
         if isinstance(text, str):
             tokens = self.tokenizer.encode(text)
         elif isinstance(text, Sequence) and all(isinstance(token, Token) for token in text):
+            # all of them are, but a type checker wants to see it of each
             tokens = [token for token in text if isinstance(token, Token)]
         else:
             raise UsageError(
@@ -801,6 +802,7 @@ class Model(Struct, frozen=True, eq=False):
             memory = self.backend.array(states)
         if self.spec.decoder is None:
             return replace(self, memory=memory)
+        # a model that transformers runs has one store for both sides
         store = self.decoder_store or self.store
         tokenizer = ShiftedTokenizer(self.tokenizer, spec.start)
         return replace(

@@ -132,6 +132,7 @@ def vocabulary_of(
 
     places = {text: place for place, text in enumerate(texts)}
     if len(places) != len(texts):
+        # of a text that comes twice, `places` holds the later place
         twice = next(text for place, text in enumerate(texts) if places[text] != place)
         raise InputError(
             "the metadata name the token {twice} twice",
@@ -250,10 +251,11 @@ def spec_of(settings: Settings) -> Spec:
         softcap=settings.softcap,
     )
     if settings.layer_norm:
-        norms: dict[Place, Norm] = {"attn.sum": Norm("layer", 1e-5)}
+        norms: dict[Place, Norm] = {"attn.sum": Norm("layer", 1e-5)}  # ε as in `nn.LayerNorm`
     else:
         norms = {}
-    # positions that are added to the embeddings; the others act within the attention
+    # positions that are added to the embeddings; the others act within the attention. (A mapping
+    # of names to themselves, since `settings.position` is any text to the type checker.)
     added: dict[str, Literal["learned", "sinusoidal"]] = {
         "learned": "learned",
         "sinusoidal": "sinusoidal",
@@ -469,6 +471,7 @@ class OneLayerStore(Struct, frozen=True, eq=False):
             return self.embedding.astype(np.float64)
         if self.vocabulary is not None:
             return np.stack([self.vocabulary.vector(token) for token in tokens]).astype(np.float64)
+        # each token text has a stream of random numbers of its own, with a name that no weight has
         names = [f"embedding\0{token.text}" for token in tokens]
         return np.stack([_seeded_vector(self.seed, name, width) for name in names]).astype(
             np.float64

@@ -767,6 +767,7 @@ def load_foreign(
     if hf_model.config.is_encoder_decoder:
         second = probe_model(hf_model, family, backend, where, memory=first.output)
         config = checkpoint.config
+        # where only the padding token is stated, the decoder begins with that, as T5's does
         start = config.get("decoder_start_token_id", config.get("pad_token_id"))
         spec = replace(
             spec, decoder=replace(second.spec, start=start if isinstance(start, int) else None)

@@ -1028,6 +1028,7 @@ def _call_of(
     query, key, value: [1, head, token, dim].
     attention_mask: added to the scores, [1, head or 1, query, key]; None for none.
     scaling: of the scores; None for 1/√dim.
+    _: a share of weights to drop in training.
     extras: "softcap", "s_aux" (sinks), "position_bias", "indices" (the keys that each query chose).
     """
     torch: Any = import_module("torch")

@@ -75,7 +75,10 @@ class ForeignDescription(Struct, frozen=True):
 class _ShapeCall(Struct, frozen=True, eq=False):
     """One attention as the model calls it, without numbers.
 
-    shared: the layer whose keys it reads, None for its own.
+    sinks: whether the softmax has them.
+    layer: the place of its layer's record among those of all modules that ran.
+    rotating: whether the layer has rotated queries and keys.
+    shared: the `layer` whose keys it reads, None for its own.
     """
 
     heads: int
@@ -124,6 +127,7 @@ class _ShapeRun:
         rest, extras: the library's further arguments, such as the scale of the scores.
         """
         torch: Any = import_module("torch")
+        # the mask is one that this class made itself: nothing to check
         self.passages.check_attention(query, key, value, mask=None, sinks=extras.get("s_aux"))
         # handed by name, or as the first argument after the mask
         scaling = extras.get("scaling", rest[0] if rest else None)
@@ -286,7 +290,8 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
     memory: the encoder's vectors that a decoder attends to, [text, token, width].
     """
     config = hf_model.config.get_text_config()
-    # a text of so many tokens, and as many vectors of an encoder
+    # a text of so many tokens, and as many vectors of an encoder; the library looks into what may
+    # be attended to, which therefore has numbers
     ids = torch.zeros((1, TOKENS), dtype=torch.long, device="meta")
     attended = torch.ones((1, TOKENS), dtype=torch.long)
     with (

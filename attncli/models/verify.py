@@ -431,7 +431,8 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
         for name in buffers:
             setattr(module, name, fresh[name].float())
 
-    # how fast MiniMax's linear attention fades, by head, [head, 1, 1]; the file may have it rounded
+    # how fast MiniMax's linear attention fades, by head, [head, 1, 1]; the file may have it rounded.
+    # The formula is the library's own, with its 1e-5 against a division by 0
     if hasattr(module, "get_slope_rate"):
         head_numbers = torch.arange(1, module.num_attention_heads + 1).double()
         slopes = 2.0 ** (-8.0 / module.num_attention_heads * head_numbers)
@@ -464,7 +465,8 @@ def _exact_frequencies(torch: Any, module: Any, widening: Any) -> None:
             sines = np.concatenate(
                 (np.sin(angles), np.cos(angles), np.zeros((count, width % 2))), axis=1
             )
-            sines[[] if padding is None else padding] = 0.0
+            if padding is not None:
+                sines[padding] = 0.0
             module.weights = torch.from_numpy(sines.astype(np.float32))
 
         module.make_weights = make_table
@@ -665,7 +667,7 @@ def verify(
     Raises as `load` and `reference`; UnsupportedError without transformers.
     """
     foreign = foreign_family(text_model(open_checkpoint(folder))) is not None
-    backend = "torch" if foreign else backend
+    backend = "torch" if foreign else backend  # transformers has no other
     models = {
         dtype: load(folder, dtype=dtype, backend=backend, ignore=ignore)
         for dtype in ("float64", "float32")
@@ -878,6 +880,7 @@ def _layer_distance(
     """
     pairs = list(_with_reference(trace, hidden, reference_side))
     gaps = [np.abs(array - expected) for array, expected in pairs]
+    # relative to the largest number of an array, but to 1 where all are smaller, as weights are
     relative = max(
         float(gap.max(initial=0)) / max(1.0, float(np.abs(expected).max(initial=0)))
         for gap, (_, expected) in zip(gaps, pairs, strict=True)

@@ -86,6 +86,7 @@ def parse_policies(specs: Sequence[str], budgets: Sequence[int], usual: int) -> 
             spec_budgets = [usual]
         for budget in spec_budgets:
             masks.append(parse_mask(f"{name}:{_numbers(name, numbers, budget)}"))
+        # the masks of all names in `POLICIES` are policies, which a type checker cannot know
         parsed = [mask for mask in masks if isinstance(mask, Policy)]
         for policy in sorted(parsed, key=budget_of):
             policies.setdefault(policy.spec(), policy)

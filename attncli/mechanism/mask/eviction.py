@@ -231,7 +231,7 @@ class LastWindow(Eviction, frozen=True):
     ) -> Mask:
         """The causal mask of a KV cache in which, per KV head, the last `window` queries see
         `budget` keys: their own, and the earlier ones that they weigh most. For queries [head,
-        query, dim] and keys [kv, key, dim].
+        query, dim] and keys [kv, key, dim], at least `budget` of each.
 
         scale, softcap: what scores are multiplied by, and their bound (None for none).
         """
@@ -247,7 +247,7 @@ class LastWindow(Eviction, frozen=True):
         votes = softmax_rows(np.where(hidden, -np.inf, scores))[..., :first].mean(2)
 
         # the mean over `pool` neighbours as a difference of running sums, then over the group: [kv,
-        # key]
+        # key]; votes beyond the ends count as 0, and one more 0 begins the sums
         side = self.pool // 2
         sums = np.cumsum(np.pad(votes, ((0, 0), (0, 0), (side + 1, side))), -1)
         pooled = ((sums[..., self.pool :] - sums[..., : -self.pool]) / self.pool).mean(1)
@@ -417,7 +417,8 @@ def forget_online(
     scale, softcap = score
     last = np.full((kv, count), count - 1)
     heads = np.arange(kv)
-    # a new key takes the place of the one that was forgotten: the others are not moved
+    # a new key takes the place of the one that was forgotten: the others are not moved. `place`: the
+    # one that the next key takes, [kv]
     room = min(budget, count)
     cache = np.empty((kv, room), np.int64)
     cached = np.empty((kv, room, dim))

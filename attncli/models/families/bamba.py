@@ -283,6 +283,7 @@ def jamba_gguf_keys(metadata: Metadata) -> dict[str, object]:
 
     Raises UnsupportedError where these layers do not follow each other at even distances.
     """
+    # a single expert is no mixture
     keys: dict[str, object] = {"num_experts": metadata.architecture_value("expert_count") or 1}
     for kind, mark in (("attn", "attn_q"), ("expert", "ffn_gate_inp")):
         name = re.compile(rf"blk\.(\d+)\.{mark}\.weight")  # blk.4.attn_q.weight

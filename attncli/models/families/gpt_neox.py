@@ -233,7 +233,7 @@ def gptj(config: Config) -> Spec:
     width = config.integer("n_embd", "hidden_size")
     heads = config.heads(width, "n_head", "num_attention_heads")
     dim = width // heads
-    rotary_dim = config.optional("rotary_dim", default=64) or dim
+    rotary_dim = config.optional("rotary_dim", default=64) or dim  # null rotates the whole head
     if rotary_dim % 2 or rotary_dim > dim:
         what = message("config.json sets rotary_dim to {rotary_dim}", rotary_dim=rotary_dim)
         raise InputError(

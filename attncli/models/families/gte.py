@@ -154,7 +154,7 @@ def nomic_bert(config: Config) -> Spec:
     dim = config.optional("head_dim") or width // heads
     norm = Norm("layer", config.number("layer_norm_eps", "layer_norm_epsilon", default=1e-12))
     gates = {**ACTIVATIONS, "swiglu": ACTIVATIONS["silu"], "geglu": ACTIVATIONS["gelu"]}
-    # without effect: of training, or repeating what is fixed
+    # read, so that they are not refused: they are about training, or repeat what is fixed
     config.get(*NOMIC_BERT_IDLE)
 
     position = rope(config, dim, theta_keys=("rope_theta", "rotary_emb_base"), default_theta=1000.0)

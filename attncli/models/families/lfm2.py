@@ -70,6 +70,7 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
     attending = config.list_of("full_attn_idxs", kind=int)
     kinds = config.list_of("layer_types", kind=str, count=count)
     if kinds is None:
+        # a config with neither key has attention in every layer
         chosen = range(count) if attending is None else attending
         kinds = [GLOBAL if layer in chosen else CONVOLUTION for layer in range(count)]
     if not set(kinds) <= {GLOBAL, CONVOLUTION}:
@@ -134,9 +135,9 @@ def lfm2_moe(config: Config) -> Spec:
             slack=1e-6,  # so that no sum of shares is 0
         ),
     )
-    first = config.integer("num_dense_layers", default=2, least=0)
+    dense_count = config.integer("num_dense_layers", default=2, least=0)
     return whole_model(
-        config, [dense if layer < first else experts for layer in range(llama.depth(config))]
+        config, [dense if layer < dense_count else experts for layer in range(llama.depth(config))]
     )
 
 

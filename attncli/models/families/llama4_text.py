@@ -67,6 +67,7 @@ def spec(config: Config) -> Spec:
             ),
         )
 
+    # (no chunked layer without a size is left here; only a type checker asks)
     masks = [Chunk(size) if kind == CHUNKED and size is not None else Causal() for kind in kinds]
     blocks = [
         _layer_block(config, mask, rotary=bool(rotary), has_experts=layer in expert_layers)
@@ -137,7 +138,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
         "intermediate_size_mlp": metadata.architecture_value("feed_forward_length"),
         "interleave_moe_layer_step": metadata.architecture_value("interleave_moe_layer_step"),
         "use_qk_norm": metadata.architecture_value("expert_count") != EXPERTS_OF_LARGEST,
-        "sliding_window": None,
+        "sliding_window": None,  # takes away what all families get: here it says how long chunks are
     }
     layers = metadata.layers()
     if metadata.architecture_value("attention.sliding_window") == 0:  # no chunks

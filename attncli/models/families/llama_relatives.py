@@ -117,12 +117,12 @@ def smollm3(config: Config) -> Spec:
         int(bool((layer + 1) % every)) for layer in range(count)
     ]
     window = config.optional("sliding_window")
-    windows = config.flag("use_sliding_window", default=False) and window is not None
+    has_windows = config.flag("use_sliding_window", default=False) and window is not None
     # without effect: read, so that they do not count as unknown keys
     config.optional("max_window_layers", least=0)
     position = rope(config, llama.head_dim(config), default_theta=2e6)
     # windows, where they are switched on, are for the layers without positions
-    kinds = layer_types(config, count, lambda layer: windows and not rotary_layers[layer])
+    kinds = layer_types(config, count, lambda layer: has_windows and not rotary_layers[layer])
     blocks = [
         llama.block(
             config,

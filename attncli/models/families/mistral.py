@@ -62,7 +62,7 @@ def ministral3(config: Config) -> Spec:
         or Config({}, config.where)
     )
     if parameters.get(GROWTH) != 0:
-        growth = parameters.number(GROWTH)
+        growth = parameters.number(GROWTH)  # refuses a config that does not say
         positions = parameters.integer("original_max_position_embeddings")
         # the first position counts as 0
         temperature = Temperature(positions, growth, first=0)

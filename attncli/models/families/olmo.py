@@ -98,6 +98,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
         "rope_type": "default",
         "rope_theta": metadata.architecture_value("rope.freq_base_swa") or base,
     }
+    # None takes away the scaling of all layers, which every family gets
     return {"rope_scaling": None, "rope_parameters": {GLOBAL: scaled, LOCAL: local}}
 
 

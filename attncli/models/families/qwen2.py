@@ -91,17 +91,19 @@ def qwen2_moe(config: Config) -> Spec:
 
     # windows, where they are switched on, in every other layer before `max_window_layers`
     window = config.optional("sliding_window", default=4096, least=0)
-    first = config.integer("max_window_layers", default=28, least=0)
-    windows = config.flag("use_sliding_window", default=False) and bool(window)
+    layers_with_windows = config.integer("max_window_layers", default=28, least=0)
+    has_windows = config.flag("use_sliding_window", default=False) and bool(window)
     kinds = layer_types(
-        config, llama.depth(config), lambda layer: windows and layer < first and layer % 2 == 0
+        config,
+        llama.depth(config),
+        lambda layer: has_windows and layer < layers_with_windows and layer % 2 == 0,
     )
     position = rope(config, llama.head_dim(config))
     blocks = [
         llama.block(
             config,
             position=position,
-            mask=layer_mask(config, kind, window if windows else None),
+            mask=layer_mask(config, kind, window if has_windows else None),
             default_kv_heads=16,
             mlp=experts if mixture else llama.gated_mlp(config, default=5632),
         )

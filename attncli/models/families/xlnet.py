@@ -72,7 +72,7 @@ def spec(config: Config) -> Spec:
         v_dim=dim,
         scale=dim**-0.5,
         mask=Causal() if is_causal else Everywhere(),
-        position=RelativeSines(clamp if clamp > 0 else None),
+        position=RelativeSines(clamp if clamp > 0 else None),  # −1 and 0 clamp no distance
     )
     mlp = Mlp(
         config.integer("d_inner"), config.choice("ff_activation", among=ACTIVATIONS, default="gelu")
