@@ -834,12 +834,13 @@ class Checkpoint:
         flat = target.reshape(-1)
         about = f"tensor {name!r}"
         stop = start + flat.size * stored_dtype.itemsize
-        in_plan = self._plan is not None and self._plan.serves(name, start, stop)
+        plan = self._plan
+        in_plan = plan is not None and plan.serves(name, start, stop)
         finite = True
         step = PIECE // stored_dtype.itemsize
-        if in_plan and self._plan:
+        if plan is not None and in_plan:
             # another thread has read the tensor, or is about to
-            finite = _convert_pieces(self._plan.pieces(), stored_dtype, flat)
+            finite = _convert_pieces(plan.pieces(), stored_dtype, flat)
         else:
             # piece by piece, into the target itself where nothing needs to be converted
             file = self._file(info)

@@ -150,7 +150,7 @@ def _folds_case(folder: Path) -> bool:
             names = [entry.name for entry in islice(os.scandir(place), ENTRIES)]
         except OSError:
             names = []
-        for name in names:
+        for name in names:  # the first one with letters tells
             if name.isascii() and name.swapcase() != name:
                 with suppress(OSError):
                     return (place / name.swapcase()).samefile(place / name)

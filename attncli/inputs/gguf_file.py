@@ -126,7 +126,7 @@ class _Header:
                 )
             metadata[key] = self.value(key, self.number("<I"))
         infos = [self.tensor_info() for _ in range(tensor_count)]
-        alignment = metadata.get(ALIGNMENT, 32)
+        alignment = metadata.get(ALIGNMENT, 32)  # 32 is what the format says where a file does not
         if not isinstance(alignment, int) or not 8 <= alignment <= 2**20 or alignment % 8:
             self.fail(
                 message("{key} is {value}", key=ALIGNMENT, value=repr(alignment)),
@@ -314,8 +314,8 @@ class _Header:
             if left:
                 loaded_to = max(stop, min(stop + 8, self.size))
             self.load(loaded_to)
+        # a text ends where the length of the next one begins; behind the last one as if another came
         begin = np.concatenate([*begins, np.array([self.at + 8])]) - first
-        # a text ends where the length of the next one begins
         return StringTable(self.buffer[first : self.at], begin[:-1], begin[1:] - 8)
 
     def text(self, most: int) -> str:

@@ -620,11 +620,15 @@ class _SpecialEnds:
 
     def _token_of(self, keys: tuple[str, ...]) -> str | None:
         """The token whose id stands under the first of these keys that the file has; None where it has
-        none of them. Only BERT's vocabularies have the special keys before the last one. Raises
-        InputError for an id out of range."""
-        if self._kind != "bert":
-            keys = keys[-1:]
-        for key in keys:
+        none of them. Raises InputError for an id out of range.
+
+        keys: those that only BERT's vocabularies have, then the usual one.
+        """
+        if self._kind == "bert":
+            own_keys = keys
+        else:
+            own_keys = keys[-1:]
+        for key in own_keys:
             number = self._metadata.get(f"tokenizer.ggml.{key}")
             if number is None:
                 continue

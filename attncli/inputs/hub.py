@@ -210,6 +210,7 @@ class Fetch(Struct, frozen=True):
     note: told what is being fetched; None for silence, of progress bars too.
     accept: handed the folder once its config.json is there and before anything large is fetched, to
         raise for a model that is of no use.
+    parts: the whole model, or which of its files.
     watch: told how much of each file is there, in place of progress bars of the hub's own library.
     """
 
@@ -843,6 +844,8 @@ LARGEST_RESUMED = 50_000_000_000
 class RemoteFile(Struct, frozen=True):
     """A file on the hub that is not fetched yet.
 
+    name: its path in the model.
+    revision: the branch, tag or commit that it is of.
     etag: names its content, for large files its sha256.
     bytes: its size, 0 where the hub does not tell.
     """

@@ -33,6 +33,7 @@ class PluginError(AttnError):
 class Plugin(Struct, frozen=True, eq=False):
     """One entry point of an installed package.
 
+    kind: what it adds.
     name: by which it is called.
     target: the object, as "module:name".
     package, version: which installed distribution declares it.

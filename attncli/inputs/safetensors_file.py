@@ -369,7 +369,7 @@ def _parse_entry(name: str, field: Any, origin: int, where: str) -> Entry:
         raise InputError(what, where=where, expected="a beginning before the end")
     if dtype in DTYPES:
         kind = dtype_of_name(DTYPES[dtype])
-    else:
+    else:  # of a type that is not read the shape alone is checked, as if it were of bytes
         kind = np.dtype(np.uint8)
     size = byte_count(name, kind, shape, where)
     if dtype in DTYPES and size != end - start:

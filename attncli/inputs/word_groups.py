@@ -71,7 +71,7 @@ class Words(Struct, frozen=True, eq=False):
 
 
 class WordsOfTwo(Struct, frozen=True, eq=False):
-    """The words of two texts, of which one looks at the other."""
+    """The words of two texts, of which one (`queries`) looks at the other (`keys`)."""
 
     queries: Words
     keys: Words

@@ -405,8 +405,8 @@ def join_heads(backend: Backend, x: Array) -> Array:
 
 
 def convolve(part: LayerPart, spec: Convolution, x: Array) -> Array:
-    """act(b + Σ_k W_k·x_{t + k − half}), the same shape as x [..., token, width]; zeros stand
-    beyond the text.
+    """A convolution over neighbouring tokens, act(b + Σ_k W_k·x_{t + k − half}), the same shape as
+    x [..., token, width]; zeros stand beyond the text.
 
     The part's roles are `weight`, [out, in / groups, kernel], and `bias`. Source: He et al.,
     DeBERTa, 2021.

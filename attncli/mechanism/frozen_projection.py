@@ -110,6 +110,7 @@ class HeadProjection(Struct, frozen=True, eq=False):
     """One head's weight matrix for queries, keys or values, [dim, width], without biases, norms or
     rotation.
 
+    side: "q", "k" or "v".
     name: of the projection's role.
     rows: which of its rows are the head's.
     """

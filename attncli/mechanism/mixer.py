@@ -284,7 +284,8 @@ def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _
 
 
 def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: Carry) -> Array:
-    """Mamba's output for the vectors x, [..., token, inner], multiplied by its gate.
+    """Mamba's output, [..., token, inner], for the vectors x, [..., token, width], multiplied by its
+    gate. The paper's Δ, B and C are called time, k and q.
 
     carry: the convolution's inputs and the state of earlier tokens, updated for the next run.
     """
@@ -304,7 +305,7 @@ def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: C
     time = _softplus(backend, _wide_linear(part, "time", backend.cast(time, dtype)))
     shape = (*values.shape, spec.state)  # every entry is a head of its own, 1 wide
     k, q = (backend.broadcast(array[..., None, :], shape) for array in (k, q))
-    rate = -backend.exp(_wide_weight(part, "decay"))[:, None, :]
+    rate = -backend.exp(_wide_weight(part, "decay"))[:, None, :]  # [inner, 1, state]
     added_values = (values * time)[..., None]
     output = recur(backend, rate, time, k, added_values, q, strength=None, carry=carry)[..., 0]
     return (output + values * _wide_weight(part, "straight")) * activate(backend, "silu", gate)

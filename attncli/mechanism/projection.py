@@ -368,7 +368,7 @@ def project(
 
     # the rule
     offset = 0  # in cross-attention queries have no position among the keys
-    if memory is None and len(positions):
+    if memory is None and len(positions):  # (there are none where no query is asked for)
         offset = int(positions[0])
     scores: dict[str, PositionBias] = {}
     if vectors is not None:

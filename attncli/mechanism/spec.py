@@ -27,6 +27,7 @@ from attncli.mechanism.reformer import Reformer
 class Norm(Struct, frozen=True):
     """Layer normalization ("layer") or root-mean-square normalization ("rms").
 
+    eps: ε, added to the variance, or to the mean square, before its root is taken.
     unit_offset: the stored weight w multiplies as 1 + w (Gemma).
     affine: whether there is a stored weight at all.
     """
@@ -44,14 +45,20 @@ class Linear(Struct, frozen=True):
 
 
 class Dynamic(Struct, frozen=True):
-    """Dynamic NTK: the base grows once the text is longer than `original` positions."""
+    """Dynamic NTK: the base grows once the text is longer than `original` positions, by `factor` and
+    the text's length."""
 
     factor: float
     original: int
 
 
 class Llama3(Struct, frozen=True):
-    """Llama 3.1: long wavelengths divided by `factor`, short ones kept, a ramp between."""
+    """Llama 3.1: the frequencies of long wavelengths divided by `factor`, those of short ones kept, a
+    ramp between.
+
+    low, high: the ramp's ends, as how often a pair turns within the original length.
+    original: that length, in positions.
+    """
 
     factor: float
     low: float
@@ -62,6 +69,9 @@ class Llama3(Struct, frozen=True):
 class Yarn(Struct, frozen=True):
     """YaRN: interpolate slow dimensions, keep fast ones, and scale cos and sin.
 
+    factor: what the frequencies of slow dimensions are divided by.
+    original: the positions before scaling.
+    fast, slow: the ramp's ends, as how often a pair turns within the original positions.
     magnitude: the factor on cos and sin; None for 0.1·ln(factor) + 1.
     truncate: whether the ramp's ends are rounded to whole dimensions.
     """
@@ -75,7 +85,11 @@ class Yarn(Struct, frozen=True):
 
 
 class LongRope(Struct, frozen=True):
-    """LongRoPE: one divisor per frequency, from the short or the long list by text length."""
+    """LongRoPE: one divisor per frequency, from the short or the long list by text length.
+
+    original: the longest text, in tokens, for which the short list counts.
+    magnitude: the factor on cos and sin.
+    """
 
     short: tuple[float, ...]
     long: tuple[float, ...]
@@ -87,8 +101,10 @@ RopeScaling: TypeAlias = Linear | Dynamic | Llama3 | Yarn | LongRope | None
 
 
 class Rope(Struct, frozen=True):
-    """Rotary position embedding of the first `dims` entries of each query and key.
+    """Rotary position embedding of `dims` entries of each query and key.
 
+    theta: the base of the frequencies.
+    scaling: how they change for longer texts; None for not.
     pairing: "half" rotates (k, k + dims/2), "adjacent" rotates (2k, 2k + 1).
     first: the entry at which the rotated ones begin.
     """
@@ -114,7 +130,12 @@ class Alibi(Struct, frozen=True):
 
 
 class RelativeBuckets(Struct, frozen=True):
-    """T5: a learned bias per head and bucket of j − i (role `buckets.weight`, [bucket, head])."""
+    """T5: a learned bias per head and bucket of j − i (role `buckets.weight`, [bucket, head]).
+
+    buckets: how many.
+    max_distance: from which distance on all share the last bucket.
+    bidirectional: whether later keys have buckets of their own, half of all.
+    """
 
     buckets: int
     max_distance: int
@@ -386,6 +407,7 @@ class StateSpace(Struct, frozen=True):
 
     groups: heads in a row share what they write and read by.
     kernel: tokens of the convolution before.
+    activation: of the convolution.
     gate_first: whether the gate comes before the norm.
     norm: of each group's part of what leaves; None for none.
     limits: the least and largest step; None for no largest.
@@ -411,6 +433,7 @@ class SelectiveScan(Struct, frozen=True):
     2023.
 
     rank: the width from which steps come.
+    kernel, activation: tokens of the convolution before, and its activation.
     norm: of steps and of what is written and read by; None for none.
     """
 
@@ -428,6 +451,8 @@ class DeltaRule(Struct, frozen=True):
     difference between its value and what the state holds for its key. Source: Yang et al., Gated
     delta networks, 2024.
 
+    key_heads: heads of queries and keys; each is shared by heads of values in a row.
+    kernel, activation: tokens of the convolution before, and its activation.
     norm: of what leaves each head.
     """
 
@@ -462,8 +487,10 @@ class KimiDelta(Struct, frozen=True):
     """The gated delta rule with a rate for each entry of a key: `heads` states of `dim` × `dim`
     numbers.
 
-    Steps and gates come from vectors of `dim` entries. norm: of what leaves each head, before the
-    gate, a sigmoid.
+    Steps and gates come from vectors of `dim` entries.
+
+    kernel, activation: tokens of the convolutions before, and their activation.
+    norm: of what leaves each head, before the gate, a sigmoid.
     Source: Kimi Team, Kimi Linear, 2025.
     """
 
@@ -738,6 +765,8 @@ class Spec(Struct, frozen=True, kw_only=True):
     """A whole model: embedding, blocks, final norm.
 
     family: its `model_type`.
+    d_model: the width of the vectors between layers.
+    vocabulary: entries of the token table; 0 for a model without one.
     max_positions: the longest text that the position table allows; None if unlimited.
     stated_positions: the longest text that the config says the model is made for, where no table
         limits it; None where it says nothing.

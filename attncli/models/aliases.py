@@ -37,6 +37,7 @@ ModelKind = Literal["encoder", "decoder", "encoder-decoder"]
 class Alias(Struct, frozen=True):
     """A short name.
 
+    hub: the hub id that it stands for, without a revision.
     family: its `model_type`.
     package: what holds it in packages of the Python index.
     digests: sha256 of files that are checked wherever they come from.

@@ -50,6 +50,7 @@ CONFIG_ALONE = message(
 class ModelDescription(Struct, frozen=True):
     """What a checkpoint is, from its config and the headers of its files.
 
+    location: where it was found.
     checkpoint: of the text model; without tensors where no weights are here.
     binding: which tensor plays which role; None where no weights are here or transformers runs the
         model.

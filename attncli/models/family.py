@@ -139,6 +139,9 @@ class Names(Struct, frozen=True):
 class TrainedSizes(Struct, frozen=True):
     """The sizes of a small model that is trained here.
 
+    layers, vocabulary: how many of either.
+    heads: of each layer.
+    width: of the vectors between layers.
     positions: rows of its position table, or the longest text.
     inner: width of the feed-forward part.
     window: keys that a query sees, its own included; None for all before it.
@@ -394,6 +397,7 @@ def _outer_weights(spec: Spec) -> Iterator[Role]:
     yield Role("tokens.weight", (spec.vocabulary, width))
     # a table of positions: learned, or of sines ("halves"), which a file need not have
     if embedding.positions in ("learned", "halves"):
+        # (a family whose files have such a table always says how long texts may be)
         rows = (spec.max_positions or 0) + embedding.position_offset
         computed = embedding.positions == "halves"
         yield Role("positions.weight", (rows, sum_width), optional=computed)
@@ -536,6 +540,7 @@ class TensorBinding(Struct, frozen=True):
 
     form: "whole" is one tensor for one role, "stacked" several tensors for one role, "concat",
         "grouped" and "each" one tensor for several.
+    transposed: whether matrices are stored as [in, out].
     groups: how many groups of heads "grouped" has.
     shared: whether every layer uses the same tensor.
     alternating: whether rows take turns in "each".

@@ -282,6 +282,7 @@ class LayoutRequest(Struct, frozen=True):
     """What the user states about a weight file: sizes that the file may not tell or must agree
     with; None where nothing is stated.
 
+    d_model: the width of the vectors that enter. heads: how many. d_k, d_v: of each head.
     orientation: how its matrices are stored, where that differs from their layout's custom.
     prefix: take only the tensors whose name begins so.
     input_width: columns of the X that will run, which tell how bare matrices are stored.
@@ -332,6 +333,9 @@ COMMON = {
 class LayoutSizes(Struct, frozen=True):
     """Sizes of the attention in a file.
 
+    d_model: the width of the vectors that enter it.
+    heads, kv_heads: of queries, and of keys and values.
+    d_k, d_v: the width of one head's queries and keys, and of its values.
     bias, output_projection, layer_norm: whether it holds their tensors.
     """
 
@@ -570,7 +574,9 @@ ROLES = ("q", "k", "v", "o")
 class ProjectionNames(Struct, frozen=True):
     """What the projections are called.
 
+    q, k, v: the names of queries', keys' and values'.
     o: the names that the output projection may have.
+    description: what a layout with these names is called.
     """
 
     q: str

@@ -166,12 +166,15 @@ SCALE = "sqrt-dk"
 class Settings(Struct, frozen=True):
     """What the options say about the one-layer model, whose weights are seeded or a file's.
 
+    kv_heads: heads of keys and values; None for as many as query heads.
     d_k, d_v: per head; None for d_model / heads.
     bias: None for none, or a file's own.
+    residual, layer_norm: whether X is added to the attention's output, and the sum normed.
     output_projection: None for "where there are several heads", or a file's own.
     position: "none", "sinusoidal", "learned", "alibi", "rope" or "rope:THETA".
     scale: "sqrt-dk", "sqrt-dmodel", "none" or a number; None for `SCALE`, or what a file's class
         uses.
+    softcap: the bound of the scores, above 0; None for none.
     """
 
     d_model: int = 64

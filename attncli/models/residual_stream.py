@@ -52,6 +52,7 @@ class StreamPart(Struct, frozen=True):
     """A term of the residual stream, which is a sum of what embeddings, heads and feed-forward
     parts write.
 
+    kind: what wrote it.
     layer: that wrote it; None for embeddings.
     attention, head: for a head's term.
 
@@ -371,7 +372,7 @@ def read_stream(
 
     # each layer: receivers at its attentions get their readings, the others its parts
     for index, block in enumerate(spec.blocks):
-        progress(index / max(stop, 1))
+        progress(index / max(stop, 1))  # no layer runs where what enters layer 0 is read alone
         # the layer and the taps both need its output matrices, which are kept from one to the other
         weights = HeldOutput(store.layer(backend, index))
         enter(index, "self", block.norms.get("attn.in"), "attn.in", weights, hidden)
@@ -493,7 +494,11 @@ class _LayerWriter(Struct, frozen=True, eq=False):
     """Adds the parts that one layer writes to the residual stream to each tap, in the order in which
     `run_block` adds its branches.
 
+    block, layer: what the layer does, and its number.
     count: tokens of the text.
+    taps: of the receivers that are not reached yet.
+    split: whether each head is a part, or all heads of a layer together, or none.
+    on_heads, follower: as of `read_stream`.
     deviations: what norms divide each token's vector by, [token, 1], by place.
     branch_outputs: what branches other than attention write, [token, width], by place.
     """
@@ -640,8 +645,8 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         self, tap: _Tap, place: str, weights: Weights, *, residual: bool = True
     ) -> tuple[Floats, Floats]:
         """The map by which a tap's receiver reads what a branch computes, [dim, width], and a factor
-        for each token, [token, 1]: with a norm on the branch's result, the map is taken through it and the factor is
-        its division. Adds that norm's shift to the tap as a part.
+        for each token, [token, 1]: with a norm on the branch's result, the map is taken through it
+        and the factor is its division. Adds that norm's shift to the tap as a part.
 
         place: of that norm, such as "attn.out".
         residual: whether the result is added to the stream, perhaps scaled, not put in its place.

@@ -536,6 +536,7 @@ def with_positions(
 class LeavingBranches(Struct, frozen=True, eq=False):
     """Changed runs ("branches") that part from a text's own run at one attention.
 
+    kind: of the attention, "self" or "cross".
     values: replace that attention's mixed values in each branch, [branch, head, token, v_dim].
     """
 
@@ -553,6 +554,7 @@ class Trunk(Struct, frozen=True, eq=False):
     """A text's own run, from which changed runs ("branches") part at some attention, and which
     tokens of them are computed.
 
+    context: of the text's own run.
     first: the layer to begin with.
     start: the first token that a branch computes; those before it are as they were.
     asking: the tokens whose last vectors are wanted, None where none are singled out.
@@ -637,9 +639,12 @@ def values_of_rows(interventions: Interventions, asking: slice | None) -> Interv
 
 
 class BranchResult(Struct, frozen=True, eq=False):
-    """Vectors that leave the last layer, before the final norm: of the unchanged run [token,
-    width], of each branch in order, in pieces [branch, token, width], and of the run with every
-    change at once."""
+    """Vectors that leave the last layer, before the final norm.
+
+    hidden: of the unchanged run, [token, width].
+    branches: of each branch in order, in pieces [branch, token, width].
+    joint: of the run with every change at once, [token, width]; None without such a run.
+    """
 
     hidden: Array
     branches: Sequence[Array]
@@ -700,6 +705,7 @@ def run_branches(
 class _BranchLayer(Struct, frozen=True, eq=False):
     """Runs all branches (changed runs of one text) through one layer.
 
+    block, weights, layer: what the layer does, its weights, and its number.
     trace: the layer's in the text's own run.
     asking: the tokens whose vectors are computed; None for all.
     """

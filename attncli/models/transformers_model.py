@@ -786,6 +786,9 @@ class Call(Struct, frozen=True):
 
     visibility: booleans that broadcast to [head, query, key], None where all is visible.
     bias: what is added to the scores, floats that broadcast likewise, None where nothing is.
+    scale: what multiplies q·k.
+    softcap: the bound of the scores; None for none.
+    sinks: a logit for each head, [head], that takes part in the softmax; None for none.
     layer: the number of the layer that calls.
     nth: of its calls, from 0.
     rotating: whether angles were handed along.
@@ -825,6 +828,9 @@ class HostedSide(Struct, frozen=True, eq=False):
     """One side of a model that transformers runs, encoder, decoder or whole model, with what a run
     of it needs.
 
+    hf_model: transformers' whole model.
+    family: its `model_type`, for errors.
+    device: torch's name of the device that the model is on.
     layers: the modules that are its layers.
     attending: those that attend.
     memory: what a decoder looks back at, [token, width]; None for an encoder or a decoder alone.

@@ -442,7 +442,12 @@ def block_visibility(count: int, random: int, seed: int) -> np.ndarray[Any, Any]
 @final
 class Hashed(Mask, frozen=True):
     """A query sees the keys in its LSH bucket in any round, as in Reformer; must be bound to
-    queries and keys before use."""
+    queries and keys before use.
+
+    buckets: how many there are in each round.
+    rounds: how often vectors are hashed.
+    seed: of the random directions that hash.
+    """
 
     buckets: int
     rounds: int = 1
@@ -533,7 +538,7 @@ class SameBucket(DerivedMask, frozen=True, eq=False):
 @final
 class MatrixMask(Mask, frozen=True, eq=False):
     """Visibility read from a file or an array: `values` is boolean, [key] or [query, key] or [head,
-    query, key].
+    query, key]. `name` is what it is called where masks are named.
     """
 
     values: np.ndarray[Any, Any]

@@ -213,11 +213,11 @@ def latent_decoder(
     # without effect: read, so that they do not count as unknown keys
     config.get(*IDLE)
     norm = llama.rms(config)
-    first = config.integer("first_k_dense_replace", default=default_dense, least=0)
+    dense_count = config.integer("first_k_dense_replace", default=default_dense, least=0)
     blocks = [
         Block(
             attention,
-            llama.gated_mlp(config) if layer < first else mixture,
+            llama.gated_mlp(config) if layer < dense_count else mixture,
             {"attn.in": norm, "mlp.in": norm},
         )
         for layer in range(llama.depth(config))
@@ -274,8 +274,8 @@ def deepseek_v3(config: Config) -> Spec:
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key that GGUF files name otherwise: the sizes of heads and of latent
     vectors, and how experts are chosen."""
+    scores = {1: "softmax", 2: "sigmoid"}  # by the numbers that llama.cpp gives them
     # a head's key is its content and the rotated entries; newer files give its length as "…_mla"
-    scores = {1: "softmax", 2: "sigmoid"}
     rotated = metadata.architecture_value("rope.dimension_count")
     whole = metadata.architecture_value("attention.key_length_mla") or metadata.architecture_value(
         "attention.key_length"
@@ -302,7 +302,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
         or metadata.architecture_value("attention.value_length"),
         "q_lora_rank": metadata.architecture_value("attention.q_lora_rank"),
         "kv_lora_rank": metadata.architecture_value("attention.kv_lora_rank"),
-        "partial_rotary_factor": 1.0,
+        "partial_rotary_factor": 1.0,  # `head_dim` is here that of the rotated entries alone
         "norm_topk_prob": bool(metadata.architecture_value("expert_weights_norm")),
         "scoring_func": scores.get(metadata.architecture_value("expert_gating_func")),
         "topk_method": method,

@@ -73,7 +73,7 @@ def glm4_moe(config: Config) -> Spec:
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config)
     position = rope(config, dim, default_partial=0.5)
-    dense = config.integer("first_k_dense_replace", default=1, least=0)
+    dense_count = config.integer("first_k_dense_replace", default=1, least=0)
     if config.flag("use_qk_norm", default=False):
         qk_norm = QkNorm(norm)
     else:
@@ -81,7 +81,7 @@ def glm4_moe(config: Config) -> Spec:
 
     # the first layers have no experts
     parts = [
-        llama.gated_mlp(config) if layer < dense else mixture
+        llama.gated_mlp(config) if layer < dense_count else mixture
         for layer in range(llama.depth(config))
     ]
     blocks = [
