@@ -674,8 +674,8 @@ def _median_without(document: WhyDocument, view: View) -> Iterator[str]:
         return
     yield say(
         view,
-        "For comparison: over all {count} parts, each taken out alone, the median is {query} on the"
-        " side that asks and {key} on the side that answers.",
+        "For comparison: over all {count} parts, each taken out alone, the median weight is {query}"
+        " on the side that asks and {key} on the side that answers.",
         count=len(of_query),
         query=f"{np.median(of_query):.2f}",
         key=f"{np.median(of_key):.2f}",
