@@ -104,6 +104,7 @@ class Environment:
             stdout=standard_output(),
             stderr=stderr,
             variables=os.environ,
+            # also where there is nothing to read: no command then takes it for a text
             stdin_is_terminal=sys.stdin is None or sys.stdin.isatty() or _is_null_device(sys.stdin),
             stdout_is_terminal=out_is_terminal,
             stderr_is_terminal=sys.stderr is not None and sys.stderr.isatty(),
@@ -146,6 +147,7 @@ class Environment:
         """
         from attncli.cli.option import option_defaults
 
+        # a repeated option that was not given is [], whatever its default
         names = [
             name
             for name, default in option_defaults(type(group)).items()
@@ -235,7 +237,7 @@ class Environment:
         """
         try:
             text.encode(getattr(self.stderr, "encoding", None) or "utf-8")
-        except (UnicodeEncodeError, LookupError):
+        except (UnicodeEncodeError, LookupError):  # LookupError: Python has no such encoding
             return False
         return True
 
@@ -276,14 +278,14 @@ class Environment:
         """A copy that writes no notes to standard error, as with `--quiet`."""
         return replace(self, quiet=True)
 
-    def note(self, message: str) -> None:
+    def note(self, text: str) -> None:
         """Write a line for a person to standard error, which is no part of the answer; nothing with
         `--quiet`.
         """
         if not self.quiet:
             from attncli.draw.lines import note_line
 
-            self._print_lines(note_line(message, self._stderr_view()))
+            self._print_lines(note_line(text, self._stderr_view()))
 
     def report(self, error: AttnError) -> None:
         """Write an error to standard error: four lines at most, or one JSON document where a program
@@ -299,12 +301,12 @@ class Environment:
 
             from attncli.draw.encoding import ndjson_line
 
-            parts_of_message = [what, where]
+            parts_of_line = [what, where]
             if expected:
-                parts_of_message.append(f"expected {expected}")
-            message = "; ".join(filter(None, parts_of_message))
+                parts_of_line.append(f"expected {expected}")
+            text = "; ".join(filter(None, parts_of_line))
             document = {
-                "error": {"code": int(error.exit_code), "message": message, "hint": hint or None}
+                "error": {"code": int(error.exit_code), "message": text, "hint": hint or None}
             }
             line = ndjson_line(document).decode()
             # an encoding without a character would write an escape that JSON does not know
@@ -331,7 +333,7 @@ class Environment:
             width=width,
             color=self.stderr_is_terminal and not plain,
             lang=self.notice_language,
-            colors="256",
+            colors="256",  # its colours are named ones, written the same for 16
         )
 
     def _print_lines(self, lines: Lines) -> None:
@@ -464,7 +466,8 @@ def _take_back(stream: BinaryIO, count: int) -> None:
         end = -1
         if stat.S_ISREG(status.st_mode):
             end = os.lseek(handle, 0, os.SEEK_CUR)
-        if count and end == status.st_size >= count:
+        is_last = end == status.st_size  # nobody has written behind it
+        if count and is_last and end >= count:
             os.ftruncate(handle, end - count)
             os.lseek(handle, end - count, os.SEEK_SET)
 

@@ -34,6 +34,10 @@ MOST_OPTIONS = 10
 """Options on a page of one screen."""
 LEFT = 30
 """Cells for what is typed; what is explained begins on the next line where it is longer."""
+WIDEST = 100
+"""Cells of a line: longer ones are tiring to read."""
+LEAST_TEXT = 20
+"""Cells of a text behind a wide margin; in a narrow window it passes the edge."""
 BRACKETS = re.compile(r"\s*\[[^\[\]]*\]")
 """What help adds behind its sentence: `[default: 64]`, `[1 to 9]`."""
 RANGE = re.compile(r"(above )?(-?[\d.,e+-]+) to ([\d.,e+-]+)")
@@ -63,7 +67,7 @@ def show_help(command: Any, ctx: Any, args: Sequence[str]) -> None:
         for number, word in enumerate(words)
         if word in HELP and not _is_value(command, words, number)
     ]
-    if not requests or ctx.resilient_parsing:
+    if not requests or ctx.resilient_parsing:  # a shell that completes a line wants no page
         return
 
     # the rest of the line is not parsed: `--color`, or its setting, is looked up here
@@ -82,7 +86,7 @@ def show_help(command: Any, ctx: Any, args: Sequence[str]) -> None:
         page = short_page(command, ctx, color)
     else:
         page = whole_page(command, ctx, color)
-    typer.echo(page, color=True)
+    typer.echo(page, color=True)  # as it is: it has colours only where they are wanted
     ctx.exit()
 
 
@@ -396,7 +400,7 @@ class _Page:
         if environment is None:
             self._width = 80
         else:
-            self._width = min(environment.columns, 100)  # longer lines are tiring to read
+            self._width = min(environment.columns, WIDEST)
         self._lines: list[str] = []
 
     @property
@@ -481,7 +485,7 @@ class _Page:
         """Wrap a text to lines that fit behind a margin of so many cells."""
         from attncli.draw.safe import wrap
 
-        return wrap(text, max(self._width - margin, 20))
+        return wrap(text, max(self._width - margin, LEAST_TEXT))
 
     def _paint(self, text: str, style: str) -> str:
         """The text in a terminal's style, plain on a page without colours."""

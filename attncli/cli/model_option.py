@@ -42,7 +42,7 @@ def default_checkpoint(
     setting = environment.settings.get("model")
     if setting is None:
         return None
-    contrary = [*environment.options_about(setup.model, About.ONE_LAYER)]
+    contrary = environment.options_about(setup.model, About.ONE_LAYER)
     if tokenizer is not None:
         contrary.append("--tokenizer")
     if setup.attention.position not in (None, "none"):
@@ -158,7 +158,7 @@ def _with_weights_kept(environment: Environment, model: Model, compute: ComputeO
 
     needed = held_bytes(model)
     limit = memory_limit(compute)
-    if not needed:
+    if not needed:  # nothing is read from a file each time
         return model
     sizes = {"needed": size_words(needed), "limit": size_words(limit.bytes)}
     if needed > limit.bytes // KEPT_SHARE:
@@ -421,7 +421,7 @@ def with_hash_attention(model: Model, kind: str, options: AttentionOptions) -> M
     hashing = parse_hashing(kind, model.identity.seed or 0)
     if hashing is None:
         return model
-    first = model.spec.blocks[0].attention
+    first = model.spec.blocks[0].attention  # the only layer, but of checkpoints, refused here
     if model.identity.source == "checkpoint":
         raise UnsupportedError(
             "hash attention has one projection for queries and keys, and this checkpoint was"
@@ -586,6 +586,7 @@ def refuse_memory(
     resident: how many of these bytes the process has taken already.
     """
     limit = memory_limit(compute)
+    # what is free does not count what the process has already; --max-memory is for all of it
     if compute.max_memory is None:
         needed_bytes -= resident
     if needed_bytes > limit.bytes:

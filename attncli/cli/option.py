@@ -120,7 +120,7 @@ def option(
         """Called by Typer with the argument of an option, which it returns: each of its values must
         be one of `values`. Raises UsageError for any other.
         """
-        if isinstance(argument, str):
+        if isinstance(argument, str):  # no option that is repeated has other spellings
             argument = spelling(argument)
         for value in _as_list(argument):
             word, _, count = str(value).partition(":")
@@ -296,7 +296,7 @@ class PlainValue:
         a list of several, in the annotated type. Raises UsageError for a text that is none.
         """
         several = param.multiple or param.nargs == -1
-        if value is None:
+        if value is None:  # an option that was not given
             return () if several else None
         if several:
             return [self._read(part, param, ctx) for part in value]
@@ -440,7 +440,7 @@ class Repeated(Struct, Generic[Group], frozen=True):
                 value = values[index]
             else:
                 value = values[0]
-            # an option that holds a list in the group holds a list of one here
+            # an option of which the group holds a list, such as of masks, has one on each side
             if get_origin(without_none(hints[name])) is list:
                 value = [value]
             side_values[name] = value

@@ -87,10 +87,10 @@ def validate_options(
             "--html-budget is about a page, and none is asked for",
             expected="--html FILE as well",
         )
-    parts = None
+    parts = None  # those that the screen shows by itself
     if options.show is not None:
         parts = _parts_to_show(options.show, screen)
-    if options.lang not in (None, "en") and options.ascii:
+    if options.lang != "en" and options.ascii:
         raise UsageError(
             "--lang {lang} cannot be written with --ascii",
             expected="one or the other",
@@ -114,7 +114,7 @@ def validate_options(
         precision=options.precision,
         scale_colors=options.scale_colors,
         top=options.top,
-        few="top" not in environment.explicit_options,
+        few="top" not in environment.explicit_options,  # the default of `--top` may be cut short
         show=parts,
         full=options.full,
         brief=options.brief,
@@ -347,6 +347,7 @@ def _lines_of(value: Any) -> int:
         return len(value) + sum(map(_lines_of, value))
     if isinstance(value, dict):
         return sum(map(_lines_of, value.values()))
+    # a part of a document is its fields together; a number or a text has none, and no line
     members = getattr(value, "__struct_fields__", ())
     return sum(_lines_of(getattr(value, name)) for name in members)
 
@@ -411,6 +412,7 @@ def write_figure(
     style = style_of(options.figure_style, options.figure_parts)
     drawing = None
     if len(documents) != 1:
+        # several documents are a picture of their screens, which has no parts to choose from
         refuse_choice(style.choice)
     else:
         drawing = figure(
@@ -524,7 +526,8 @@ def keeping_runs(
     except KeyboardInterrupt:
         is_for_programs = options.json or options.ndjson or options.plain or options.is_table
         if not is_for_programs and options.file is None:
-            write_documents(kept_runs.documents, replace(options, csv=None), environment, view)
+            screen_alone = replace(options, csv=None)
+            write_documents(kept_runs.documents, screen_alone, environment, view)
         if kept_runs.done:
             kept = message(
                 "{count} of {runs} runs are done and kept: the same command goes on from there",

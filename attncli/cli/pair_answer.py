@@ -82,7 +82,7 @@ def foretell(environment: Environment, expected: CostEstimate, count: int) -> No
 
         time = duration_words(expected.seconds)
         size = size_words(expected.peak)
-        if not expected.branches:
+        if not expected.branches:  # work that takes no heads away one by one
             note = message(
                 "{tokens} tokens: about {time} and {bytes} of memory",
                 tokens=count,

@@ -44,8 +44,8 @@ def progress(
     layers: whether the work is one run of a model, whose layers report the share by themselves.
     """
     start_time = time.monotonic()
-    begin_time = start_time
-    bars: list[Progress] = []
+    begin_time = start_time  # of the work itself, which the time left is estimated from
+    bars: list[Progress] = []  # the bar, once there is one
 
     def report(share: float) -> None:
         """Show the share done, once the work has taken a while."""
@@ -70,6 +70,7 @@ def progress(
         callback = report
     else:
         callback = silent
+    # where the layers of a model report: here, or, of work that reports its own share, nowhere
     before = environment.layers
     if layers:
         environment.layers = callback

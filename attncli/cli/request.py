@@ -615,6 +615,7 @@ def named_heads(spec: Spec, options: ModelOptions) -> list[tuple[int, int]]:
     from attncli.mechanism.spec import parse_head
 
     words = [word for part in comma_parts(options.head) for word in part.split("+")]
+    # what begins with an L is a name, if misspelt: `head_pairs` then says so
     if any(parse_head(part) or part[:1] in ("L", "l") for part in words):
         return head_pairs(spec, words, options.layer)
     return []

@@ -102,6 +102,7 @@ def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
     except InputError as error:
         raise UsageError(error.what, where=error.where, expected=error.expected) from error
     except (OSError, ValueError) as error:
+        # a ValueError, as of a zero byte in the file's name, has no `strerror`
         reason = term(getattr(error, "strerror", None) or str(error))
         raise UsageError(
             "cannot read the settings: {reason}",
@@ -188,6 +189,7 @@ def _checked_value(name: str, value: object, where: str) -> str | int:
     where: the variable, or the file and line, that sets it.
     """
     kind = DECLARED[name]
+    # the very type: by `isinstance`, true and false would be whole numbers
     if type(value) is not kind or value == "":
         expected = message("a whole number" if kind is int else "a word in quotes")
         raise UsageError(

@@ -194,6 +194,5 @@ def _cells_of(column: Column[Row], rows: Sequence[Row], bar_room: int, view: Vie
         length = min(max(bar_room, SHORTEST), column.longest)
         shares = map(column.share, rows)
         return ["" if share is None else bar(share, length, ascii=view.ascii) for share in shares]
-    if column.write is None:
-        return []
+    assert column.write is not None  # a column that is shown has one or the other
     return [column.write(row) for row in rows]

@@ -76,7 +76,8 @@ def command_about(document: Any, name: str, options: Sequence[str], view: View) 
     # weights that `--weigh` has changed, the command would not compute; nor can all be copied
     if "weigh" in run_options or not _can_be_written(run_options, view):
         return []
-    # `--seed random` without the seed that was drawn: no command computes the same again
+    # `--seed random` without the seed that was drawn: no command computes the same again; the
+    # words of an option are its name and then its value, none where it was not given
     if run_options.get("seed", ())[-1:] == ("random",) and document.model.seed is None:
         return []
     # what was given, but for the text, which follows at the end, and options without effect here
@@ -103,7 +104,7 @@ def reference(document: Any, index: int, view: View) -> str:
     that was merged from tokens is named by their positions, `'#3-5'`: a new run does not merge."""
     tokens: Sequence[TokenRow] = document.tokens
     name = token_reference(tokens, index, view)
-    pieces = getattr(document, "pieces", None)
+    pieces = getattr(document, "pieces", None)  # the tokens themselves, where they were merged
     if not name.startswith("'#") or not pieces:
         return name
     word = tokens[index]
@@ -247,9 +248,9 @@ def _given_text(document: Any, run_options: Mapping[str, tuple[str, ...]], view:
             return ["--file", "FILE", *map(_quoted, run_options["pair"])]
         return [shell_text(first), *map(_quoted, run_options["pair"])]
     text_words = _text_words(document, view)
-    file = run_options.get("file", ("-",))
-    if text_words == ["--file", "FILE"] and file[-1] != "-":
-        return [*map(_quoted, file)]
+    file_words = run_options.get("file")
+    if text_words == ["--file", "FILE"] and file_words and file_words[-1] != "-":
+        return [*map(_quoted, file_words)]
     return text_words
 
 

@@ -121,6 +121,7 @@ def _choose_grain(matrix: NDArray, wide: int, tall: int, view: View, *, whole: b
     rows_shown = tall
     if halves:
         rows_shown = 2 * tall
+    # names may take all cells of a narrow window; at least one is left to the map
     block = max(math.ceil(columns / max(wide, 1)), math.ceil(rows / max(rows_shown, 1)))
     return Grain(across=1, halves=halves, block=block)
 

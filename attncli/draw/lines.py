@@ -69,17 +69,17 @@ def beside(
         edge = side.width + 1
         first_blocks = [side]
     slot = max(block.width for block in blocks) + gap
-    fitting = max((width - edge + gap) // slot, 1)
+    fitting = max((width - edge + gap) // slot, 1)  # the last needs no gap behind it
     if most is None:
         row_count = math.ceil(len(blocks) / fitting)
         count = math.ceil(len(blocks) / row_count)
         groups = [blocks[start : start + count] for start in range(0, len(blocks), count)]
     else:  # every `most` blocks belong together, and begin a row of their own
-        groups = [
-            blocks[first : min(first + fitting, start + most)]
-            for start in range(0, len(blocks), most)
-            for first in range(start, min(start + most, len(blocks)), fitting)
-        ]
+        groups = []
+        for start in range(0, len(blocks), most):
+            together = blocks[start : start + most]
+            for first in range(0, len(together), fitting):  # in as many rows as they need
+                groups.append(together[first : first + fitting])
     rows = []
     for group in groups:
         slots = [edge] * len(first_blocks) + [slot] * len(group)
@@ -133,13 +133,14 @@ def clip_lines(block: Lines, width: int, *, ascii: bool = False) -> Lines:
 
 def _clip_line(row: Line, width: int, ascii: bool) -> Line:
     """The line cut to `width` cells."""
-    out: list[Piece] = []
+    pieces: list[Piece] = []
+    room = width
     for text, style in row:
-        if cells(text) > width:
-            return (*out, (cut(text, width, ascii=ascii), style))
-        out.append((text, style))
-        width -= cells(text)
-    return tuple(out)
+        if cells(text) > room:
+            return (*pieces, (cut(text, room, ascii=ascii), style))
+        pieces.append((text, style))
+        room -= cells(text)
+    return tuple(pieces)
 
 
 def strip_styles(block: Lines) -> Lines:
@@ -161,7 +162,8 @@ FAINT = "bright_black"
 def localize(text: str, view: View) -> str:
     """One of the program's own texts in the view's language, in ASCII where the view needs that.
     Always safe."""
-    return spell(text if view.ascii else translate(text, view.lang), ascii=view.ascii)
+    own_text = text if view.ascii else translate(text, view.lang)  # an ASCII view is English
+    return spell(own_text, ascii=view.ascii)
 
 
 def message_or_safe(text: str, view: View) -> str:

@@ -98,6 +98,7 @@ def _folds(text: str, width: int) -> list[int]:
     for index in range(1, len(text)):
         if cell_len(text[start : index + 1]) <= width:
             continue
+        # a sign that closes takes the one before it to the next part, unless nothing were left here
         fold = index
         while fold > start + 1 and text[fold] in CLOSING:
             fold -= 1

@@ -112,7 +112,7 @@ def regions_part(document: WithRegions, view: View) -> Lines:
         count = int(resting_keys(document.tokens, document.model.source).sum())
         if isinstance(part.even_rest, float):
             even = part.even_rest
-        else:
+        else:  # the document does not say it
             even = np.nan
         numbers = [
             _percent_or_dash(part.rest),
@@ -404,7 +404,7 @@ def region_sentences(document: WithRegions, view: View) -> list[str]:
         template = message(
             "Of the weight of {query} {rest_share} rests on {rest}; of the other weight {shares}."
         )
-    # not named by the sentence where nothing rests
+    # values that the first template, which stands where nothing rests, has no place for
     places_of_rest = {
         "rest_share": percent(part.rest or 0.0, 1),
         "rest": rest_names(document.tokens),

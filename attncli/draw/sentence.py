@@ -75,15 +75,14 @@ def words(
     shares: what is looked at each token, 0 to 1; None where that is not known.
     chosen_indices: the positions of the tokens that look.
     """
-    # `apart`: a blank stands before the word; `is_joined`: it goes on with the word before; `leads`:
-    # a blank of the vocabulary's own, which covers nothing of the text
+    # `apart`, `is_joined` and `leads` are explained at `Word`
     words_of_text: list[Word] = []
     end = 0  # of the part of the text that the tokens so far cover
     has_blank_before = True  # whether the next word stands apart whatever its position
     for token, share in zip(tokens, shares, strict=True):
         start = token.start
         stop = token.end
-        word_text = token.text.strip() or token.text
+        word_text = token.text.strip() or token.text  # a token of blanks stays as it is
         apart = True
         is_joined = False
         if (
@@ -249,7 +248,7 @@ def _word_pieces(word: Word, view: View, *, opens: bool, closes: bool) -> list[P
 
     opens, closes: whether it begins or ends a run of chosen words, and so gets a bracket.
     """
-    # no wider than a line, with room for what stands around it
+    # no wider than a line, with 4 cells for brackets and marks on both sides
     text = cut(safe(word.text, ascii=view.ascii), max(view.width - 4, 1), ascii=view.ascii)
     if not word.is_chosen:
         return [_tint_word(text, word.share, view, FAINT if word.quiet else "")]
@@ -267,7 +266,7 @@ def _tint_word(text: str, share: float | None, view: View, style: str) -> Piece:
     """
     if share is None or share < LEAST:
         return text, style
-    if view.color:
+    if view.color:  # a tint has its own colour of letters, in place of the faint one
         return text, f"{style.replace(FAINT, '')} {tint(share, view)}".strip()
     marks = MARKS_ASCII if view.ascii else MARKS
     # a mark for each quarter of 1; a saved document may hold a share beyond all bounds

@@ -253,14 +253,13 @@ def normalise(
         least = np.minimum(without_nan.min(axis=1, keepdims=True), 0.0)
         most = np.where(np.isnan(array), -np.inf, array).max(axis=1, keepdims=True)
     elif scale == "log" and least >= 0:
-        if most > 0:
-            most = np.log10(most)
-            least = most - 3
-            with np.errstate(divide="ignore"):  # of 0: −inf, raised to the bottom
-                array = np.maximum(np.log10(array), least)
-        else:
-            least = 0.0
-            most = 0.0
+        if most <= 0:  # nothing but zeros, which have no logarithm
+            return _shares_of_range(array, 0.0, 0.0)
+        top = np.log10(most)
+        bottom = top - 3
+        with np.errstate(divide="ignore"):  # of 0: −inf, raised to the bottom
+            exponents = np.maximum(np.log10(array), bottom)
+        return _shares_of_range(exponents, bottom, top)
     else:
         least = min(least, 0.0)
     return _shares_of_range(array, least, most)
@@ -618,7 +617,7 @@ class Grid(Struct, frozen=True, dict=True):
 
     @cached_property
     def number(self) -> int:
-        """Cells of the widest number."""
+        """Cells of the widest number; 1, for the sign of a masked cell, where all are masked."""
         return widest_number(self.values, self.write) or 1
 
     @cached_property
@@ -628,7 +627,7 @@ class Grid(Struct, frozen=True, dict=True):
 
     @cached_property
     def name_width(self) -> int:
-        """Cells of a row's name."""
+        """Cells of a row's name: a fifth of the line at most, or 4 where that is less."""
         return min(max(cells(text) for text in self.rows), NAME, max(self.view.width // 5, 4))
 
     @property

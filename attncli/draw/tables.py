@@ -381,6 +381,7 @@ def vectors(
 
     # cells of the rows' numbers and names, of each dimension, and of the length at the right
     index_width = len(str(max(numbers)))
+    # a name takes a fifth of the line at most, or 4 cells where that is less
     name_width = min(max(cells(text) for text in names), NAME, max(view.width // 5, 4))
     # `nan` takes 3 cells, where no number is finite
     slot = 1 + max(widest_number(matrix, write) or 3, len(str(matrix.shape[1] - 1)))

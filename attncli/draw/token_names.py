@@ -219,7 +219,7 @@ def spelled_text(tokens: Sequence[Token]) -> str:
         # a token that stands nowhere, or where letters are already
         if start is None or start < len(letters):
             continue
-        end = max(piece.end or 0 for piece in pieces)
+        end = max(piece.end or 0 for piece in pieces)  # what has a start has an end
         spelling = joined_text(piece.text.strip() for piece in pieces)
         if len(spelling) > end - start:
             return ""

@@ -77,8 +77,9 @@ def explore(
     )
     with on_stop_signal(app.leave_by_signal):
         app.run()
-    release_terminal()
+    release_terminal()  # or, where the terminal has gone, Python's own end would fail
     if app.signal_number is not None:
+        # an interrupted command ends with the exit code of this signal
         environment.stop_signal = app.signal_number
         raise KeyboardInterrupt
     if app.failure is not None:
@@ -209,6 +210,7 @@ def _live_source(
     from attncli.features.run.compute import RunRequest
     from attncli.models.run import rows_for
 
+    # without a checkpoint, a layer of eight heads, unless `--num-heads` says otherwise
     loaded_model = request.model(
         environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT
     )

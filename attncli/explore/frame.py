@@ -181,11 +181,10 @@ def answer(scene: Scene) -> Pane:
     chosen weight; and whether the weights are learned. As many of them as there is room for."""
     loaded_run = scene.loaded_run
     view = scene.view
-    # the order matters, for the last sentences may find no room
+    # the most important first, for the last sentences may find no room
     sentences = _look_sentences(scene)
     unknown, word_count = loaded_run.unknown_count
     if unknown:
-        # second, for the last ones may find no room
         sentences.insert(1, unknown_words_sentence(unknown, word_count, view))
     sentences += _weight_sentences(scene)
     rule_sentences = _rule_sentences(scene)
@@ -285,20 +284,21 @@ def _look_sentences(scene: Scene) -> list[str]:
     if state.is_turned:
         own_side = loaded_run.keys
         far_side = loaded_run.queries
-    word = own_side[min(state.word, len(own_side) - 1)]
+    word = own_side[state.word]
     word_text = _word_text(loaded_run, word, view)
     order = np.argsort(-weights, kind="stable")
     first = int(order[0])
-    second = int(order[min(1, len(order) - 1)])
+    second = int(order[min(1, len(order) - 1)])  # the first again where it is the only one
 
     # a word that heads rest on, and a word without weights
     if state.is_turned and loaded_run.rest[state.word]:
-        return [resting_reason(own_side[state.word], state.word, word_text, view)]
+        return [resting_reason(word, state.word, word_text, view)]
     rest_sentences = _rested_sentences(scene, word_text)
     if weights[first] <= 0 and rest_sentences:
         return rest_sentences
     if weights[first] <= 0:
-        if loaded_run.row((state.layer, state.head), 0) is None:  # no weights are known
+        # the weights of a head are known for all rows or for none, so that row 0 tells
+        if loaded_run.row((state.layer, state.head), 0) is None:
             return []
         if state.is_turned:
             return [say(view, "No word sees {key}.", key=word_text)]
@@ -318,7 +318,7 @@ def _look_sentences(scene: Scene) -> list[str]:
                 share=share,
             )
         ]
-    visible_count = int(np.count_nonzero(weights > 0)) or 1
+    visible_count = int(np.count_nonzero(weights > 0))  # the first is one of them
     if weights[first] < EVEN / visible_count and not rest_sentences:
         spread = message(
             "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even"
@@ -404,6 +404,7 @@ def links(scene: Scene) -> Pane:
     widest = max(
         scene.loaded_run.widest(side, ascii=scene.view.ascii) for side in ("queries", "keys")
     )
+    # in a narrow pane both names take two thirds of what the lines leave, the share the rest
     name_width = min(widest, NAME, max((scene.width - LINE) // 3, 3))
     room = max(min(scene.width - 2 * name_width - LINE - 7, BAR), 0)  # 7 cells are for the number
 
@@ -657,7 +658,7 @@ def _body(frame: Frame, scene: Scene) -> Pane:
     right what is looked at."""
     left_width = _heads_width(scene)
     heads = _heads_pane(frame, scene.with_size(left_width, scene.height))
-    # the two sides stand two cells apart, behind one cell on the left
+    # the two sides stand two cells apart, and one cell stays free at either edge
     room = scene.width - left_width - 4
     right = _words_pane(frame, scene.with_size(room, scene.height))
     left = beside(blank(1, scene.height), heads)
@@ -669,8 +670,8 @@ def _heads_width(scene: Scene) -> int:
     window and a third of a narrow one."""
     extent = scene.loaded_run.extent
     most = scene.width // 3
-    if scene.width >= 64:
-        most = max(scene.width * 2 // 5, 24)
+    if scene.width >= 64:  # where three fifths are enough for the words
+        most = scene.width * 2 // 5
     needed = extent.columns * head_cell_width(extent, most) + extent.edge
     # in fewer than 26 cells the summary of the chosen head below the grid has no room
     return min(max(needed, min(26, most)), most)
@@ -724,7 +725,7 @@ def _chosen_word(scene: Scene) -> str:
     names = scene.loaded_run.names(side, ascii=scene.view.ascii)
     if not names:
         return ""
-    return cut(names[min(scene.state.word, len(names) - 1)], 14)
+    return cut(names[scene.state.word], 14)
 
 
 def _title(text: str, view: View, *, is_focused: bool) -> Line:
@@ -750,10 +751,9 @@ def _legend(scene: Scene) -> Line:
         # every third shade: more would take too much room
         shades = [palette.colour(number / (SHADES - 1)) for number in range(0, SHADES, 3)]
         ramp: list[Piece] = [(" ", f"on {colour}") for colour in shades]
-    else:  # eight marks in place of colours
-        ramp = [
-            ((sign if signed else shade)(number / 7, ascii=view.ascii), "") for number in range(8)
-        ]
+    else:  # eight marks in place of colours, from 0 to 1
+        mark = sign if signed else shade
+        ramp = [(mark(number / 7, ascii=view.ascii), "") for number in range(8)]
     if state.scale == "linear":
         most = "1"
     else:
@@ -792,6 +792,7 @@ def _answer_pane(frame: Frame, room: int) -> Pane:
         sentence_lines = 5
         answer_lines = 4
     if frame.tour_text:
+        # four lines in a low window too: there is no other place for what the tour says
         text_rows = remark(frame.tour_text, view, style=accent(view)).rows[:4]
     elif frame.notice.message:
         text = cut(safe(frame.notice.message, ascii=view.ascii), width, ascii=view.ascii)
@@ -831,6 +832,7 @@ def _header(frame: Frame) -> Line:
         say(view, plural("{count} token", "{count} tokens", count=len(scene.loaded_run.queries)))
     )
     if notice.share is not None:
+        # the share always takes 4 cells, so that nothing moves as it grows
         right = (
             f"{spell(notice.working, ascii=view.ascii)}{percent(notice.share).rjust(4)} ",
             accent(view),
@@ -866,7 +868,7 @@ def _footer(scene: Scene) -> Pane:
             if size + 2 > room:
                 continue
             room -= size + 2
-        # of several keys that do the same, the first: a click does what it does
+        # a click on it does what its first name, pressed as a key, does
         spans.append((column, column + size, key.names[0]))
         pieces += [(key.symbol, accent(view) or "bold"), (f" {texts[key.does]}", FAINT), ("  ", "")]
         column += size + 2

@@ -213,11 +213,11 @@ def _head_cell(
         if signed:  # 0 has the colour in the middle
             fraction = 0.5 + np.sign(value) * fraction / 2
         level = int(levels(np.array([fraction]))[0])
-        mark = (sign if signed else shade)(level / (SHADES - 1), ascii=view.ascii)
         if view.color and not view.ascii:
             text = " " * wide
         else:
-            text = mark * min(wide, 2)
+            mark = sign if signed else shade
+            text = mark(level / (SHADES - 1), ascii=view.ascii) * min(wide, 2)
         if wide == ROOMY:
             text = " " + _number_in_three_cells(value)
         if view.color:
@@ -387,6 +387,7 @@ def matrix_area(scene: Scene) -> MatrixArea:
     # each word has a cell of its own, two columns wide at least. A column of the terminal is half
     # as wide as its line is high: cells of 6 by 3, the largest, are square
     if 2 * keys <= width and queries <= height:
+        # there may be no words: then the map is empty
         across = min(width // max(keys, 1), 6)
         down = max(min(height // max(queries, 1), across // 2, 3), 1)
         return MatrixArea(range(queries), range(keys), block=1, across=across, down=down)
@@ -710,7 +711,7 @@ def _numbered_axis(scene: Scene, area: MatrixArea, width: int) -> list[Piece]:
     # the chosen word, moved to the left where it would pass the right edge
     offset = (state.key - area.columns.start) // area.block * area.across
     name = cut(scene.loaded_run.names("keys", ascii=view.ascii)[state.key], 14, ascii=view.ascii)
-    start = max(min(offset, width - cells(name) - 2), 0)
+    start = max(min(offset, width - cells(name) - 2), 0)  # 2: the mark and a blank
     text = f"{'v' if view.ascii else '▾'} {name}"
 
     # the numbers, as if there were no word

@@ -94,7 +94,7 @@ class LiveSource(Struct, frozen=True, eq=False):
             layers=self.layers,
             heads=self.heads,
             words=self.words,
-            exact=True,
+            exact=True,  # a page rounds queries and keys to stay small; a screen need not
             progress=progress,
         )
         if not self.places:
@@ -172,7 +172,9 @@ class LiveSource(Struct, frozen=True, eq=False):
         if link is not None:
             cut_link = CutLink(self.pieces(link[0]), self.pieces(link[1]))
         removal = Removal(heads, link=cut_link, baseline=baseline)
-        request = MeasureRequest(("vector",), self.pieces(query), len(self.tokens) - 1)
+        request = MeasureRequest(
+            ("vector",), positions=self.pieces(query), position=len(self.tokens) - 1
+        )
         memory = free_memory().bytes
         return removal_document(
             self.model, self.text, self.tokens, removal, request, memory=memory, progress=progress
@@ -461,6 +463,8 @@ class LoadedRun:
         place: (layer, head).
         """
         head = self.heads.get(place)
+        # a matrix that is there already, or that no queries and keys are kept of; None of a head
+        # that is not known
         if (
             place in self._weights_by_head
             or head is None
@@ -637,5 +641,9 @@ def _holds_beginning(token: Token, earlier: Token) -> bool:
 
 def _is_between_words(loaded_run: LoadedRun, query: int, key: int) -> bool:
     """Whether both ends of a link are words, and not signs or single letters."""
-    texts = (loaded_run.queries[query].text.strip(), loaded_run.keys[key].text.strip())
-    return all(text.isalpha() and (len(text) > 1 or not text.isascii()) for text in texts)
+    for token in (loaded_run.queries[query], loaded_run.keys[key]):
+        text = token.text.strip()
+        is_single_letter = len(text) == 1 and text.isascii()  # one Chinese character may be a word
+        if not text.isalpha() or is_single_letter:
+            return False
+    return True

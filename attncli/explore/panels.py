@@ -437,7 +437,8 @@ def cosine_of(row: EffectRow) -> float:
 
 def effect_by_head(head_effects: HeadEffects | None) -> dict[Pair, float | None] | None:
     """By (layer, head), the effect of removing each head, which colours the grid; None where that
-    was not asked for."""
+    was not asked for. A decoder's heads over its encoder, which the grid does not have, are left
+    out."""
     if head_effects is None or head_effects.every is None:
         return None
     return {
@@ -448,8 +449,8 @@ def effect_by_head(head_effects: HeadEffects | None) -> dict[Pair, float | None]
 
 
 def effect_rows(head_effects: HeadEffects | None) -> list[RankingRow]:
-    """The rows of the ranking of all heads by the effect of removing each, the largest first, as
-    the document has them; [] where that was not asked for."""
+    """The rows of the ranking of the grid's heads by the effect of removing each, the largest
+    first, as the document has them; [] where that was not asked for."""
     if head_effects is None or head_effects.every is None:
         return []
     effects_of_heads = [row for row in head_effects.every.effects if row.attention == "self"]
@@ -660,11 +661,8 @@ def _weight_formula(derivation: AttentionTopic, key: int, view: View) -> Lines:
     if score is None or softmax.highest is None:
         return remark("The mask hides this key: its weight is 0.", view, style=accent(view))
     weight = float(np.asarray(softmax.weights)[key])
-    formula = (
-        f"w = exp({score:.3f} − {softmax.highest:.3f}) / {softmax.sum:.3f} = {weight:.3f}".replace(
-            "− -", "+ "
-        )
-    )
+    difference = f"{score:.3f} − {softmax.highest:.3f}".replace("− -", "+ ")  # less a negative one
+    formula = f"w = exp({difference}) / {softmax.sum:.3f} = {weight:.3f}"
     return remark(spell(formula, ascii=view.ascii), view, style=accent(view) or "bold")
 
 

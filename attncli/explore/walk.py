@@ -257,7 +257,7 @@ class Walk:
             work.post(lambda: self._enter(source, loaded_run))
             try:
                 for head in record.heads:
-                    work.report(work.share)
+                    work.report(work.share)  # raises where the run is to stop
                     work.post(partial(self._add_head, loaded_run, head, work))
             finally:  # a run that is cancelled lets go of the layer that it holds
                 if isinstance(record.heads, Generator):

@@ -221,7 +221,8 @@ def engine_of(options: RunningOptions, environment: Environment) -> Engine:
     if name == "ray":
         from attncli.scan.engines import RayCluster
 
-        return RayCluster(address or "auto", options.workers, environment.note)
+        cluster = address or "auto"  # the one that this machine belongs to
+        return RayCluster(cluster, options.workers, environment.note)
     if options.engine != "here":
         raise UsageError(
             "there is no engine {engine}",
@@ -374,7 +375,7 @@ def start(
         adapters=tuple(adapter or ()),
     )
     counter = _Counter()
-    documents: list[ScanDocument] = []
+    documents: list[ScanDocument] = []  # the one that the scan hands on at its end
     try:
         with progress(environment, counter.progress_text) as on_progress:
             counter.on_progress = on_progress
@@ -387,6 +388,7 @@ def start(
                 engine=engine,
                 part=part,
                 stdin=environment.stdin,
+                # a program that reads the answer gets one while other parts still run, too
                 is_partial=output.json or output.plain,
                 note=environment.note,
                 on_plan=counter.on_plan,
@@ -721,6 +723,7 @@ def show(
             alike_heads = _heads_most_like(environment, scans[0], head_place)
         if shade:
             shades = _shade_metric_texts(environment, scans[0], head_place, metric)
+        # what programs read is about this head alone; the screen compares it with the others
         if any((output.json, output.plain, output.csv)):
             document = head_document(document, head_place, alike_heads)
     comparison = _comparison_of(out)
@@ -843,10 +846,10 @@ def _check_shown(
             "this scan has no metric {metric}", expected=listing(metric_names), metric=repr(metric)
         )
     if head_place is not None and head_place not in scan_plan.heads:
+        last_layer = scan_plan.model.layers - 1
+        last_head = scan_plan.model.heads[last_layer] - 1  # `heads`: how many each layer has
         expected = message(
-            "{first} to {last}",
-            first=head_name(0, 0),
-            last=head_name(scan_plan.model.layers - 1, scan_plan.model.heads[-1] - 1),
+            "{first} to {last}", first=head_name(0, 0), last=head_name(last_layer, last_head)
         )
         raise UsageError("there is no head {head}", expected=expected, head=head)
 
@@ -899,7 +902,7 @@ def verify(
     if texts:
         scan_plan = locate_files(scan_plan, texts, out)
     scan_plan = _with_named_files(scan_plan, metric_file or (), rule_file or ())
-    on_one_thread()
+    on_one_thread()  # as workers compute: with more threads, sums have other last digits
     compute = ComputeOptions(backend="torch", device=scan_plan.device, dtype=scan_plan.dtype)
     name = model or scan_plan.model.name
     loaded_model = load_checkpoint(environment, name, compute, adapters=scan_plan.model.adapters)

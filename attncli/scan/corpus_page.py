@@ -320,7 +320,7 @@ def _scan_entry(document: ScanDocument, name: str) -> dict[str, Any]:
         "name": name,
         "texts": f"{document.done.texts:,}",
         "tokens": f"{document.done.tokens:,}",
-        "rows": f"{document.link_rows or 0:,}",
+        "rows": f"{document.link_rows or 0:,}",  # unset where links were not counted
         # scans of equal shape can be shown head beside head
         "shape": "-".join(map(str, heads_by_layer.values())),
         "layers": [
@@ -330,7 +330,7 @@ def _scan_entry(document: ScanDocument, name: str) -> dict[str, Any]:
                 *map(page_number, layer.massive.ci95 or (None, None)),
                 _share_with_interval(layer.share, layer.share_ci95),
             ]
-            for layer in document.layers or ()
+            for layer in document.layers or ()  # unset where layers were not measured
         ],
     }
 
@@ -459,7 +459,7 @@ def _head_entries(
             text = shared.text(scan, number, files, example)
             if text not in looks:
                 looks[text] = len(packed_looks)
-                unshaded = (-1, np.zeros(0))
+                unshaded = (-1, np.zeros(0))  # no query looks, and no token gets weight
                 query, row = scan.looks.get(
                     (example.file, example.line, head.layer, head.head), unshaded
                 )
@@ -636,5 +636,5 @@ def _link_entry(link: FrequentLink, document: ScanDocument, shared: _SharedTexts
         _one_digit(link.chance),
         _one_digit(link.lift),
         *map(_one_digit, link.lift_ci95 or (None, None)),
-        percent(link.texts / max(document.done.texts, 1)),
+        percent(link.texts / document.done.texts),
     ]

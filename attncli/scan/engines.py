@@ -157,7 +157,7 @@ class LocalWorkers:
                 worker.say(STOP)
             for worker in running:
                 worker.process.wait()
-        finally:
+        finally:  # after an error, or where the caller stops early, workers still run
             for worker in running:
                 with contextlib.suppress(OSError):
                     worker.process.kill()
@@ -352,7 +352,7 @@ class RayCluster:
             )
             self.note(fewer)
         # without `--workers` (0) as many as are free
-        count = max(min(self.workers or free, len(shards), free), 1)
+        count = min(self.workers or free, len(shards), free)
         remote = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=1)(Actor)
         if job.plan.device.startswith("cuda"):
             remote = remote.options(num_gpus=1)
@@ -442,8 +442,10 @@ class ScanPart(Struct, frozen=True):
 WHOLE = ScanPart()
 """A scan that is not split."""
 
-LONGEST_PART = 6
-"""Digits of the number of a part."""
+MOST_PARTS = 100_000
+"""Parts that a scan may be split into."""
+LONGEST_PART = len(str(MOST_PARTS))
+"""Digits of the number of a part: longer ones are not read as numbers, which would take long."""
 
 
 def parse_part(text: str) -> ScanPart:
@@ -453,7 +455,7 @@ def parse_part(text: str) -> ScanPart:
         digits.isascii() and digits.isdecimal() and len(digits) <= LONGEST_PART
         for digits in (number, count)
     )
-    if not (slash and are_numbers and 1 <= int(number) <= int(count) <= 100_000):
+    if not (slash and are_numbers and 1 <= int(number) <= int(count) <= MOST_PARTS):
         raise UsageError(
             "{option} is {value}",
             expected="I/N with I from 1 to N, such as 2/8",
@@ -558,14 +560,14 @@ def verify_document(plan: ScanPlan, folder: Path, worker: Worker, count: int) ->
     for shard in draw_shards(done_shards, count, plan.seed):
         committed_state = read_committed(plan, folder, shard)
         same &= committed_state.facts["machine"] == own_machine
-        new_state, _ = worker.compute(shard)
+        new_state, _ = worker.compute(shard)  # its tables are not compared
         shard_results.append(_compare_shard(shard, committed_state, new_state))
     warnings: list[str] = []
     if not same:
-        what = message(
+        other_machine = message(
             "another kind of machine computed these shards: bits may differ, numbers may not"
         )
-        warnings.append(what)
+        warnings.append(other_machine)
     return ScanVerifyDocument(
         version=__version__,
         plan=plan.digest,

@@ -70,7 +70,8 @@ class LinkCounts:
             self.codes = codes
             self.counts = counts
             return
-        # where each pair is, or, if it is new, before which pair it belongs
+        # where each pair is, or, if it is new, before which pair it belongs; one that belongs
+        # behind the last is compared with that, which is another pair
         places = np.searchsorted(self.codes, codes)
         is_known = self.codes[np.minimum(places, self.codes.size - 1)] == codes
         self.counts[:, places[is_known]] += counts[:, is_known]
@@ -202,9 +203,8 @@ class ShardLinks:
         # [2 · masks, token]: first of each mask the rows that ask, then of each mask the weight
         sums = np.zeros((2 * len(self._masks), present.size), np.int64)
         for row, numbers in zip(sums, (*self._choosing, *received), strict=True):
-            np.add.at(
-                row, where.ravel(), np.broadcast_to(numbers, table.shape).ravel().astype(np.int64)
-            )
+            of_tokens = np.broadcast_to(numbers, table.shape).astype(np.int64)  # [text, token]
+            np.add.at(row, where.ravel(), of_tokens.ravel())
         for index, token_id in enumerate(present.tolist()):
             self._tokens[token_id] = self._tokens.get(token_id, 0) + sums[:, index]
 

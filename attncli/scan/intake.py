@@ -49,6 +49,8 @@ from attncli.scan.shard_files import PLANNING, synced_writer, temporary_name
 TEXTS = (".txt", ".text", ".md")
 """Endings of files whose lines are texts."""
 PACKED = (".gz", ".zst")
+LONGEST_ENDING = 11
+"""Characters of a file's ending that a copy keeps."""
 LONGEST = 64 * 2**20
 """Bytes of one record, at most: a longer line is too long, whatever a model takes."""
 ROWS = 1024
@@ -411,10 +413,11 @@ def take_in(
             # the same rows, cut anew for each size of shards that is left
             for range_size in ranges.sizes:
                 ranges.add(range_size, cut_groups(groups, range_size, file_number))
-            whole = digest or file_digest(path)
+            file_sha256 = digest or file_digest(path)
         else:
-            whole = _cut_file(path, file_number, ranges)
-        files[file_number] = replace(files[file_number], sha256=digest or whole)
+            file_sha256 = _cut_file(path, file_number, ranges)
+        # of a copy, which may be unpacked, the digest is that of the original
+        files[file_number] = replace(files[file_number], sha256=digest or file_sha256)
     return files, ranges.shards()
 
 
@@ -483,7 +486,7 @@ def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> 
                 for piece in _unpacked_pieces(name, _DigestStream(source, digest)):
                     copy.write(piece)
             # an address may end in anything, which is no part of a file's name then
-            if not ending.isascii() or len(ending) >= 12:
+            if not ending.isascii() or len(ending) > LONGEST_ENDING:
                 ending = ""
             target = folder / f"{file_number:03d}-{digest.hexdigest()[:16]}{ending}"
             os.replace(beside, target)  # noqa: PTH105 - beside the other calls on handles

@@ -98,9 +98,7 @@ class OpenScan(Struct, frozen=True, eq=False):
         """The paths of the files that hold a table, one for each shard that is done, in the order
         of shards. Raises InputError where the scan kept no such table."""
         folder = self.folder / FOLDER
-        paths = sorted(folder.glob(f"*/*.{kind}.parquet")) + sorted(
-            folder.glob(f"*/*.{kind}.jsonl")
-        )
+        paths = [*folder.glob(f"*/*.{kind}.parquet"), *folder.glob(f"*/*.{kind}.jsonl")]
         if not paths:
             missing, option = MISSING[kind]
             raise InputError(
@@ -108,7 +106,7 @@ class OpenScan(Struct, frozen=True, eq=False):
                 where=str(self.folder),
                 expected=message("a scan made with {option}", option=option),
             )
-        return sorted(paths)
+        return sorted(paths)  # a file's name begins with the shard's number
 
     def tables(self, kind: Literal["rows", "links"]) -> Iterator[Any]:
         """The tables of `rows()` or of `links()`, one for each shard that is done, read one at a

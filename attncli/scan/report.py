@@ -152,7 +152,7 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
         rules=rules,
         find=_conditions(totals),
         find_together=_together(totals),
-        digest=totals.digest() if totals.done_shards else None,
+        digest=totals.digest() if totals.done_shards else None,  # nothing done has none
         warnings=[
             *((MIXED,) if totals.is_mixed_fleet else ()),
             *_unknown_word_warnings(totals.counts),
@@ -191,13 +191,15 @@ def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
             all_texts = int(possible[number, place])
             if not texts:
                 continue
+            interval = wilson(texts, all_texts)
+            assert interval is not None  # as there are texts
             part = ConditionHead(
                 layer=layer,
                 head=head,
                 texts=texts,
                 possible=all_texts,
                 share=texts / all_texts,
-                share_ci95=wilson(texts, all_texts) or [0.0, 1.0],  # here all_texts is 1 or more
+                share_ci95=interval,
                 weight=float(weight[number, place]) / texts,
             )
             heads.append(part)
@@ -241,6 +243,8 @@ def _together(totals: Totals) -> ScanTogether | UnsetType:
             if most:
                 share = float(count / most)
             shares.append(share)
+        interval = wilson(texts, all_texts)
+        assert interval is not None  # as there are texts
         heads.append(
             TogetherHead(
                 layer=layer,
@@ -248,7 +252,7 @@ def _together(totals: Totals) -> ScanTogether | UnsetType:
                 texts=texts,
                 possible=all_texts,
                 share=texts / all_texts,
-                share_ci95=wilson(texts, all_texts) or [0.0, 1.0],  # here all_texts is 1 or more
+                share_ci95=interval,
                 shares=shares,
             )
         )
@@ -358,6 +362,8 @@ def _plan_part(totals: Totals) -> PlanPart:
     if measures.rules is not None:
         places = plan.head_kinds
         memory += rule_memory(places.count, len(measures.rules.versions), places.kind_count)
+    # an unset field stands in no file: what was not asked for leaves a document as it was before
+    # such a field was there
     return PlanPart(
         digest=plan.digest,
         model=plan.model.name,
@@ -368,6 +374,7 @@ def _plan_part(totals: Totals) -> PlanPart:
         seed=plan.seed,
         dtype=plan.dtype,
         threads=plan.threads,
+        # a machine is a tuple of its facts' names and values, such as its kind and instruction set
         isa=sorted(
             {f"{machine['machine']} · {machine['isa']}" for machine in map(dict, totals.machines)}
         ),
@@ -405,7 +412,7 @@ def head_document(
     if texts is not UNSET:
         texts = [texts[index] for index in new_indices]
 
-    layers = document.layers or UNSET
+    layers = document.layers
     if layers is not UNSET:
         layers = [layer for layer in layers if layer.layer == place[0]]
     return replace(
@@ -764,6 +771,7 @@ class _Heads:
         borderline = not (is_earned and earned_in == texts) and _is_undecided(
             is_earned, between, share_ci95, least
         )
+        # without an interval a label that no text earns is not told, though it is in doubt
         if not is_earned and not earned_in and (between is None or not borderline):
             return None
 
@@ -1072,7 +1080,7 @@ def _read_totals(folder: Path) -> Totals:
     """
     totals = total(read_plan(folder), folder)
     if not totals.done_shards and totals.broken:
-        shard, reason = min(totals.broken.items())
+        shard, reason = min(totals.broken.items())  # the first of them stands for all
         raise InputError(
             "no shard of this scan can be read; shard {shard}: {reason}",
             where=str(folder),

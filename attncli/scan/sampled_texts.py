@@ -187,7 +187,7 @@ def _shared_subspaces(
     chosen: the indices of these heads in `every`.
     """
     matrices: list[HeadMatrices] = []
-    if not model.own_layers:
+    if not model.own_layers:  # its matrices are not known by their role
         return None, None
     with suppress(UnsupportedError):  # no output projection
         for layer in model.spec.attending():

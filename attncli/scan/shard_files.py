@@ -128,6 +128,7 @@ def parse_condition(text: str) -> Condition:
             text=repr(text),
             least=least,
         )
+    # where no token is named, only a large weight in single heads leaves few links
     names_token = "from" in values or "to" in values
     if not names_token and (least < 0.5 or "head" not in values):
         what = message("--find {text} would keep links of nearly every text", text=repr(text))
@@ -267,6 +268,8 @@ LARGEST = 4 * 2**30
 """Bytes of a state's arrays, at most."""
 REASON = 4096
 """Bytes that are read of why a shard failed."""
+LONGEST_HOST = 40
+"""Characters of a machine's name in a file's name, which may have 255 in all."""
 PLANNING = "plan"
 """What temporary files of a scan as a whole are called by, as those of a part are by the part."""
 # such as ".000012.state.1-of-1.myhost.4321.tmp"
@@ -331,7 +334,7 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
 def temporary_name(part: str) -> str:
     """The middle of the names of this process's temporary files: part, machine and process id, such
     as "1-of-1.myhost.4321"."""
-    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:40]
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:LONGEST_HOST]
     return f"{part}.{host}.{os.getpid()}"
 
 

@@ -56,10 +56,9 @@ def squares(values: Ints) -> Ints:
 
 def square_sum(parts: Floats) -> Floats:
     """The sums of squares, float64 [...], that the three parts [3, ...] from `squares` make up."""
-    total: Floats = (parts[0] * 4.0**HALF + parts[1] * 2.0 ** (HALF + 1) + parts[2]) / float(
-        UNIT
-    ) ** 2
-    return total
+    # (high · 2²² + low)² = high² · 4²² + 2 · high · low · 2²² + low²
+    total: Floats = parts[0] * 4.0**HALF + parts[1] * 2.0 ** (HALF + 1) + parts[2]
+    return total / float(UNIT) ** 2
 
 
 UPPER = 32
@@ -303,7 +302,7 @@ def variance(texts: Floats, value: Floats, square: Floats) -> Floats:
         around = square - value * value / texts
         # texts that are all equal leave nothing but rounding
         around = np.where(around <= ROUNDING * square, 0.0, around)
-        result: Floats = around / np.maximum(texts - 1, 1)
+        result: Floats = around / np.maximum(texts - 1, 1)  # of one text 0 / 1
     return result
 
 
@@ -331,6 +330,7 @@ def reach(free: float) -> float:
     """How many standard errors a 95% interval reaches to either side, with `free` degrees of
     freedom: 1.96 for many, infinite for two or fewer. This is the inverse of `deviate`: the t that
     it maps to 1.96."""
+    # `deviate` solved for t, which is Z / √remainder; of few degrees of freedom no t is mapped to Z
     if free > 0:
         remainder = (1 - 1 / (4 * free)) ** 2 - Z * Z / (2 * free)
     else:
@@ -393,6 +393,7 @@ def wilson(successes: float, count: float) -> list[float] | None:
         / (1 + Z * Z / count)
         * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
     )
+    # of no successes, or of nothing else, an end is exactly 0 or 1, and not beside it by rounding
     return [
         max(centre - half, 0.0) if successes else 0.0,
         min(centre + half, 1.0) if successes < count else 1.0,
@@ -408,9 +409,9 @@ def cohens_d(
     free = counts[0] + counts[1] - 2
     if free <= 0:
         return None
-    pooled = math.sqrt(
-        ((counts[0] - 1) * deviations[0] ** 2 + (counts[1] - 1) * deviations[1] ** 2) / free
-    )
+    squares_a = (counts[0] - 1) * deviations[0] ** 2
+    squares_b = (counts[1] - 1) * deviations[1] ** 2
+    pooled = math.sqrt((squares_a + squares_b) / free)
     if pooled == 0:
         return None
     return (means[0] - means[1]) / pooled

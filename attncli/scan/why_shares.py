@@ -50,7 +50,7 @@ def part_key(part: LinkPart) -> str:
     "head|3|self|5|" for what layer 3, head 5 wrote; `parse_part_key` reads it.
     """
     values: list[object] = [part.kind]
-    for field in FIELDS[1:]:
+    for field in FIELDS[1:]:  # of the part of the stream; what positions add comes from none
         if part.stream is None:
             values.append(None)
         else:

@@ -142,6 +142,7 @@ def title_and_description(document: Document, lang: str) -> tuple[str, str]:
     if screen.sentences is not None:
         sentences = screen.sentences(name_tokens(document), View(lang=lang))
         return title, " ".join(filter(None, sentences))
-    # the answer of the screen, so wide that no line is broken
+    # the answer of the screen, so wide that no line is broken; in colour, since without it marks
+    # stand beside the words that are shaded
     answer = screen.screen(document, View(lang=lang, width=4000, brief=True, color=True))
     return title, " ".join(answer.plain.split())

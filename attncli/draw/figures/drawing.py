@@ -48,8 +48,15 @@ FAMILIES = {
     "emoji": "'Noto Color Emoji', 'Apple Color Emoji', 'Segoe UI Emoji', sans-serif",
 }
 """Families of texts that have letters of one kind only; others are in the figure's own."""
-EMOJI = "[\U0001f000-\U0001fbff][\U0001f3fb-\U0001f3ff\ufe0f\u20e3]*"
-SEVERAL = re.compile(f"((?:{EMOJI}\u200d)+{EMOJI}|[\U0001f1e6-\U0001f1ff]{{2}}|{EMOJI[:-1]}+)")
+PICTURE = "[\U0001f000-\U0001fbff]"
+MODIFIER = "[\U0001f3fb-\U0001f3ff\ufe0f\u20e3]"
+"""What changes the picture before it: a skin tone, the sign for "in colour", a key around it."""
+EMOJI = f"{PICTURE}{MODIFIER}*"
+SEVERAL = re.compile(
+    f"((?:{EMOJI}\u200d)+{EMOJI}"  # several joined to one, as a family is
+    "|[\U0001f1e6-\U0001f1ff]{2}"  # a flag: the two letters of its country
+    f"|{PICTURE}{MODIFIER}+)"
+)
 """Emoji that are made of several code points."""
 
 
@@ -643,7 +650,7 @@ def _png_of_svg(svg: str, style: Style) -> bytes:
 
     size = MM_WIDE.search(svg)
     if size:
-        inches = float(size[1]) * MM / 72
+        inches = float(size[1]) * MM / 72  # `MM` are points, of which an inch has 72
         across = round(inches * style.dpi)
     else:
         across = None  # of dots, so many as the library takes for the SVG's own size

@@ -21,8 +21,12 @@ STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000)
 """Every how many words one is written."""
 LONGEST = 60.0
 """Points of such a word."""
-STRIP, STRIP_GAP = 5.0, 3.0
-"""Points across a band, and between it and the map."""
+TICK_START, TICK_END, WORD_GAP = 3.0, 1.0, 5.0
+"""Points from the map to where the short line at a word begins and ends, and to the word."""
+STRIP, STRIP_GAP, NAME_GAP = 5.0, 3.0, 4.0
+"""Points across a band, between it and the map, and between it and its name."""
+BELOW = 2.0
+"""Points that letters such as g reach below the line on which they stand."""
 LINE = 9.0
 """Points from the name of a band to the next."""
 LONGEST_NAME = 80.0
@@ -113,12 +117,16 @@ def write_ticks(
     top = area.top
     for place, name in tick_names(rows, area.height):
         middle = top + (place + 0.5) * area.height / len(rows)
-        drawing.path([(left - 3, middle), (left - 1, middle)], drawing.theme.quiet, thick=0.4)
-        drawing.text(left - 5, middle + HALF_LETTER, name, size=TICK, anchor="end", quiet=True)
+        line = [(left - TICK_START, middle), (left - TICK_END, middle)]
+        drawing.path(line, drawing.theme.quiet, thick=0.4)
+        drawing.text(
+            left - WORD_GAP, middle + HALF_LETTER, name, size=TICK, anchor="end", quiet=True
+        )
     for place, name in tick_names(columns, area.width):
         middle = left + (place + 0.5) * area.width / len(columns)
-        drawing.path([(middle, top - 3), (middle, top - 1)], drawing.theme.quiet, thick=0.4)
-        drawing.text(middle + HALF_LETTER, top - 5, name, size=TICK, quiet=True, rotation=90)
+        line = [(middle, top - TICK_START), (middle, top - TICK_END)]
+        drawing.path(line, drawing.theme.quiet, thick=0.4)
+        drawing.text(middle + HALF_LETTER, top - WORD_GAP, name, size=TICK, quiet=True, rotation=90)
 
 
 def bands_width(bands: Sequence[Band]) -> float:
@@ -126,7 +134,7 @@ def bands_width(bands: Sequence[Band]) -> float:
     if not bands:
         return 0.0
     names = max(width(band.name, TICK) for band in bands)
-    return STRIP_GAP + STRIP + 4 + min(names, LONGEST_NAME)
+    return STRIP_GAP + STRIP + NAME_GAP + min(names, LONGEST_NAME)
 
 
 def draw_bands(
@@ -172,5 +180,5 @@ def draw_bands(
         baseline = max(middle + HALF_LETTER, baseline + LINE)
         name = shorten_to_fit(band.name, TICK, LONGEST_NAME)
         ink = inks[band.colour % len(inks)]
-        drawing.text(strip + STRIP + 4, baseline, name, size=TICK, ink=ink)
-    return max(bottom + STRIP_GAP + STRIP, baseline + 2)
+        drawing.text(strip + STRIP + NAME_GAP, baseline, name, size=TICK, ink=ink)
+    return max(bottom + STRIP_GAP + STRIP, baseline + BELOW)

@@ -184,7 +184,8 @@ class Page(Struct, frozen=True, eq=False):
     partial: whether words are left out, so that layers cannot be multiplied.
     option: what raises the budget; "" where nothing does.
     why: explanations of links, as `features.why.page.why_entry` writes them.
-    lens: what each layer would say next, as `features.effects.page.lens_entry` writes it.
+    lens: what each layer would say next, as `features.effects.page.lens_entry` writes it; None
+        where that was not computed.
     left_out: pairs of words that are no links to list of two runs; None where every pair is.
     answer: what the document says in words, by language.
     texts: the tokens of either text of a comparison, and which of them the runs are of; nothing
@@ -217,9 +218,12 @@ class PageHeads:
 
         budget: bytes of data at most, in base64.
         """
-        self.budget, self.blocks, self.size = budget, dict[str, bytes](), 0
-        self.masks = dict[bytes, int]()
-        self._users = dict[str, int]()
+        self.budget = budget
+        self.blocks = dict[str, bytes]()  # by name, deflated
+        self.size = 0  # bytes of all blocks, in base64
+        self.masks = dict[bytes, int]()  # by a mask's digest, its number
+        self._users = dict[str, int]()  # by the name of a shared block, how many heads use it
+        # a heap of the heads that still have weights: (strongest link, number, entry, its blocks)
         self._weakest: list[tuple[float, int, dict[str, Any], tuple[str, ...]]] = []
 
     def add(self, run_index: int, record: HeadRecord) -> dict[str, Any]:
@@ -256,7 +260,7 @@ class PageHeads:
         if terms is not None:
             is_float = isinstance(terms.k, np.ndarray)
             key = f"k{run_index}-{record.layer}-{terms.group}"
-            if is_float:
+            if is_float:  # beside the same keys as codes, which other heads of the group may use
                 key += "f"
             query_key = self._add_block(f"q{name}", query_bytes(terms))
             keys += [query_key, self._share_block(key, terms.k)]
@@ -265,8 +269,8 @@ class PageHeads:
                 "d": terms.width,
                 "c": terms.softcap,
                 "x": terms.scale,
+                "a": int(terms.bias is not None),
             }
-            entry["a"] = int(terms.bias is not None)
         if record.values is not None:
             value_key = f"v{run_index}-{record.layer}-{record.group}"
             keys.append(self._share_block(value_key, record.values))
@@ -515,7 +519,8 @@ def _resting_keys(run: RunRecord) -> list[int] | None:
         return None
     keys = run.sides.keys
     rests = resting_keys(keys, run.model.source)
-    # of a comparison's shared words, the first here need not be the first of its text
+    # of a comparison's shared words, the first here need not be the first of its text: it rests
+    # then only where it would anywhere, as special tokens and separators do
     if keys and keys[0].index != 0 and not keys[0].special and not is_separator(keys[0]):
         rests[0] = False
     return np.flatnonzero(rests).tolist() or None
