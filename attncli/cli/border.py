@@ -363,7 +363,7 @@ def too_many(context: Any, extra: list[str]) -> UsageError:
             path=path,
             name=f"--{dashed[1]}",
         )
-    values = context.params
+    values = context.params  # what the command line gave, by parameter
     many = message("{extra} arguments too many", extra=len(extra))
     if len(extra) == 1:
         many = message("one argument too many")

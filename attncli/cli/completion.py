@@ -279,9 +279,8 @@ def tensor_prefixes(_context: typer.Context, incomplete: str) -> list[str]:
     prefixes = set()
     for name in names:
         if name.startswith(incomplete):
-            typed, rest = name[: len(incomplete)], name[len(incomplete) :]
-            part, stop, _ = rest.partition(".")
-            prefixes.add(f"{typed}{part}{stop}")
+            part, stop, _ = name.removeprefix(incomplete).partition(".")
+            prefixes.add(f"{incomplete}{part}{stop}")
     return sorted(prefixes)
 
 
@@ -391,7 +390,9 @@ def set_up(args: list[str], lang: str) -> str:
 
     try:
         _, path = install(shell=shell, prog_name="attn")
-        if shell in ("bash", "zsh", "fish"):  # of the others it is a file that holds more
+        # Typer has written a script of its own there, which ours replaces; of the other shells it
+        # is a file that holds more
+        if shell in ("bash", "zsh", "fish"):
             with atomic_writer(Path(path), alone=True) as stream:
                 stream.write(f"{_script(shell)}\n".encode())
     # a file that cannot be written, letters that it cannot hold, no HOME, PowerShell

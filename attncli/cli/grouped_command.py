@@ -91,14 +91,16 @@ class GroupedCommand(PlainParameters, TyperCommand):
         try:
             values_by_option, _, _ = parser.parse_args(args=list(args))
         except TyperException as error:  # an option without its value tells no context of its own
-            error.ctx = getattr(error, "ctx", None) or ctx  # type: ignore[attr-defined,unused-ignore]
+            if getattr(error, "ctx", None) is None:
+                error.ctx = ctx  # type: ignore[attr-defined,unused-ignore]
             raise
         neighbours = set(pairwise(args))  # a value apart from its option, not `--csv=--json`
         for parameter in self.params:
             if parameter.param_type_name != "option":
                 continue
             name = parameter.opts[0]
-            values = list(dict.fromkeys(values_by_option.get(parameter.name or "") or []))
+            all_values = values_by_option.get(parameter.name) or []  # None where it is not given
+            values = list(dict.fromkeys(all_values))
             for value in values:
                 stands_behind = any((option, value) in neighbours for option in parameter.opts)
                 if value in parser._long_opt and stands_behind:

@@ -156,6 +156,7 @@ def check_inputs(
             continue
         value = values.get(parameter.name)
         source = _parameter_name(parameter)
+        # the model of the settings is read where the command line names none
         if value is None and parameter.name == "model" and "model" in environment.settings:
             value = environment.settings["model"].value
             source = environment.settings["model"].origin
@@ -165,6 +166,7 @@ def check_inputs(
                     _refuse_replacement(name, source, path)
     from attncli.cli.settings import settings_file
 
+    # the settings themselves, which every command reads
     settings = settings_file(environment.variables)
     for name, path, place in outputs:
         if settings is not None and place_of(settings) == place:

@@ -292,6 +292,8 @@ def bar_pieces(text: str, style: str) -> list[Piece]:
 
 
 BAR = re.compile(f"{FULL}{{2,}}|{FULL}(?=[{EIGHTHS.strip()}{TRACK}])")
+"""Full cells of a bar: several, or one before a part of a cell or the track; a single one by itself may
+be a word of the text."""
 
 
 def even_bars(lines: Lines) -> Lines:
@@ -341,7 +343,7 @@ def curves(
     points = [point for points_of_series in drawn for point in points_of_series]
     if not points:
         return Lines()
-    width = max(min(view.width - AXIS - 2, WIDEST_PLOT), 10)  # cells of the plot
+    width = max(min(view.width - AXIS - 2, WIDEST_PLOT), 10)  # cells of the plot, ten at least
     x_low, x_high = _log_range([x for x, _ in points])
     y_low, y_high = _log_range([y for _, y in points])
     grid: list[list[Piece]] = [[(" ", "")] * width for _ in range(height)]

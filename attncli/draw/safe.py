@@ -28,6 +28,8 @@ _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0") | frozenset(
     map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10)))
 )
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# the flags of England, Scotland and Wales: a black flag, then the region in tag characters, which
+# stand 0xE0000 behind their letters, then the tag that ends it
 _SUBDIVISION_FLAGS = tuple(
     "\U0001f3f4" + "".join(chr(0xE0000 + ord(c)) for c in tag) + "\U000e007f"
     for tag in ("gbeng", "gbsct", "gbwls")

@@ -150,7 +150,8 @@ def facts(parts: Iterable[str], view: View, *, style: str = "") -> Lines:
 def title(document: TextTokens, view: View) -> str:
     """The text in one line; where token ids were given in its place, the tokens."""
     text = document.text or " ".join(token.text for token in document.tokens)
-    beginning = text[: view.width * 16]  # of a long text, more than a line can hold
+    # of a long text, more than a line can hold: a cell may have a letter and many marks on it
+    beginning = text[: view.width * 16]
     return cut(safe(beginning, ascii=view.ascii), view.width, ascii=view.ascii)
 
 

@@ -379,7 +379,7 @@ def _arrow_move(down: int, right: int) -> Move:
             return replace(state, row=max(state.row + down + right, 0))
         if state.sight == "links":
             return by_word(state, extent, down + right)
-        if state.sight == "parts" and down:
+        if state.sight == "parts" and down:  # left and right move to another link
             return replace(state, top=max(state.top + down, 0))
         if state.sight == "why":
             if right:

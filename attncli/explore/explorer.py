@@ -271,7 +271,7 @@ def _key_table(scene: Scene) -> Lines:
     name_width = max(cells(key_name) for key_name, _ in key_texts) + GAP
     texts = [(key_name, spell(say(view, does), ascii=view.ascii)) for key_name, does in key_texts]
 
-    # try fewer and fewer columns until they fit
+    # try fewer and fewer columns until they fit; a single one is taken in any case
     for count in range(MOST, 0, -1):
         lines = -(-len(texts) // count)  # rounded up
         columns = [texts[first : first + lines] for first in range(0, len(texts), lines)]
@@ -614,6 +614,7 @@ class Explorer(App[None]):
 
     def _run_typed(self, text: str) -> None:
         """Run the text as far as it is typed, unless its line was closed or it is the one shown."""
+        # a saved file has no text, and nothing to run one on
         if self.question == "type" and text != getattr(self.walk.source, "text", text):
             try:
                 run_text(self.walk, text)

@@ -158,9 +158,11 @@ def next_scale(state: State) -> State:
 
 
 class Key(Struct, frozen=True):
-    """names: as Textual calls it, the first one shown.
+    """One thing that keys do, and the keys that do it.
+
+    names: of the keys, as Textual calls them; the one that is shown stands first.
     does: the name of the action.
-    symbol: how it is written.
+    symbol: how the key shown is written.
     words: what it does, as help says it; "" of the arrows.
     foot: the same in the footer; "" where it is not there.
     """

@@ -115,10 +115,10 @@ class Message(str):
         if not self.values:
             return sentence
         values = {name: _translate_value(value, lang) for name, value in self.values.items()}
-        if sentence != self.template and "attn " not in sentence:  # a command stays as it is
-            values = {name: _in_quotes_of(value, catalogue) for name, value in values.items()}
-        if sentence == self.template:
+        if sentence == self.template:  # it is not translated
             return sentence.format(**values)
+        if "attn " not in sentence:  # a command keeps the quotes that a shell reads
+            values = {name: _in_quotes_of(value, catalogue) for name, value in values.items()}
         return re.sub(BLANK_BESIDE_QUOTES, "", sentence.format(**values))
 
 

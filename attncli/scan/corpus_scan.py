@@ -146,11 +146,12 @@ def scan_corpus(
     document = None
     if totals is not None:
         document = report.scan_document(totals, [*outcome.failed_shards, *outcome.elsewhere])
+        # all shards are done and none has a text: nothing is left to go on with
         if not document.done.texts and outcome.totals is not None and not document.done.failed:
             plans.discard(scan_plan, place, new_folders)
             raise _nothing_counted(document.done.skipped, request)
         try:
-            if outcome.totals is not None:
+            if outcome.totals is not None:  # what a part gives is not the scan's document yet
                 report.write(document, place)
         finally:  # the numbers are there, whether or not there is room for them in the folder
             on_document(document)

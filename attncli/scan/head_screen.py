@@ -411,7 +411,7 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         count_text = f"{link.links:,}"
         if link.most != link.links:  # shards let the pair go: only a range is known
             count_text += f"{dash}{link.most:,}"
-        text_share = link.texts / max(shown.document.done.texts, 1)
+        text_share = link.texts / shown.document.done.texts
         rows.append(
             [
                 f"{query}{arrow_text}{key}",
@@ -429,7 +429,7 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         " times what chance makes, with tokens as frequent as here; texts: share with one",
         "strongest links of {count:,} query rows, without keys where heads rest; lift: how many"
         " times what chance makes, with tokens as frequent as here; texts: share with one",
-        count=shown.document.link_rows or 0,
+        count=shown.document.link_rows or 0,  # 0 for the type checker: links have rows
     )
     shown_table = table(
         [*columns, say(view, "texts")],
@@ -549,7 +549,9 @@ def furthest_link(head: ScanHead, view: View) -> list[str]:
     above = [link for link in commonest if link.lift is not None and link.lift > 1]
     if not above:
         return []
-    link = max(above, key=lambda link: link.lift or 0.0)  # of these pairs none lacks a lift
+    link = max(
+        above, key=lambda link: link.lift or 0.0
+    )  # 0.0 for the type checker: none lacks a lift
     # a token of spaces alone is quoted with them
     query, key = (
         quote_text(bytes_name(token.text).strip() or token.text, view)

@@ -339,7 +339,7 @@ def _comparable(plan: ScanPlan) -> dict[str, Any]:
     values["model"].pop("adapters", None)  # the model's digest covers what they hold
     for file in values["files"]:
         del file["name"], file["path"], file["copied"]
-    rules = values["measures"].get("rules") or {}
+    rules = values["measures"].get("rules", {})  # left out where there are none
     for file in (*values["measures"].get("metric_files", ()), *rules.get("files", ())):
         del file["path"]
     return values

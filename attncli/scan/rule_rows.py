@@ -260,7 +260,9 @@ class KeptRows:
         self._rules = len(rules)
         pair_share = share * pair_budget(places.count, self._rules, self._kinds)
         all_pairs = _count_pairs(places.masks, [text.tokens for text in texts])
-        self.chance = min(pair_share / max(all_pairs, 1), 1.0)
+        self.chance = min(
+            pair_share / max(all_pairs, 1), 1.0
+        )  # there may be no texts, and no pairs
         # by text: the queries kept, and for each its number, the place of its first pair, and its keys
         self._kept: dict[tuple[int, int], dict[int, tuple[int, int, Ints]]] = {}
         pairs = 0
@@ -422,8 +424,8 @@ class RulePairs(Struct, frozen=True, eq=False):
         by_distance = profile[self.bins]
         row_sums = np.bincount(self.numbers, by_distance, self.count)[self.numbers]
         row_sizes = np.bincount(self.numbers, minlength=self.count)[self.numbers]
-        # a row to whose distances the profile gives nothing is spread evenly over its keys; the small number only
-        # keeps the division from failing there
+        # a row to whose distances the profile gives nothing is spread evenly over its keys; the
+        # small number only keeps the division from failing there
         expected = np.where(row_sums > 0, by_distance / np.maximum(row_sums, 1e-300), 1 / row_sizes)
         return float((np.minimum(self.weights[head], expected) * self.shares).sum())
 

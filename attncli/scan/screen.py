@@ -90,6 +90,10 @@ EFFECT_NOTES = {
     ),
 }
 """What the effect of a head is, by what it passes on instead."""
+NAMED_FILES, TOLD_FAILURES = 3, 5
+"""Files of the corpus, and shards that failed, that the header tells."""
+DIGITS = 16
+"""Digits of a digest that are told: enough to compare two by eye."""
 
 
 def scan_screen(document: ScanDocument, view: View) -> Lines:
@@ -233,8 +237,8 @@ def _header(shown: ScanShown, view: View) -> Lines:
             say(view, "{count} cut to the model's length", count=f"{progress.truncated:,}")
         )
     corpus = document.plan.corpus
-    names = ", ".join(safe(name) for name in corpus[:3])
-    if len(corpus) > 3:
+    names = ", ".join(safe(name) for name in corpus[:NAMED_FILES])
+    if len(corpus) > NAMED_FILES:
         names += f" … ({len(corpus)})"
     shards_done = say(
         view,
@@ -258,19 +262,19 @@ def _header(shown: ScanShown, view: View) -> Lines:
     if skip_notes:
         rows.append([say(view, "left out"), " · ".join(skip_notes)])
     if document.plan.exclude:
-        names = listing(KINDS[name] for name in document.plan.exclude)
-        rows.append([say(view, "excluded"), say(view, names)])
+        kinds = listing(KINDS[name] for name in document.plan.exclude)
+        rows.append([say(view, "excluded"), say(view, kinds)])
         rows.append(["", say(view, "weights as they were, rows sum to less")])
     rows += [
         [say(view, "failed"), f"{shard.shard}: {safe(shard.reason)}"]
-        for shard in progress.failed[:5]
+        for shard in progress.failed[:TOLD_FAILURES]
     ]
     if document.plan.sample_memory:
         size = f"{math.ceil(document.plan.sample_memory / 2**20):,}"
         memory = say(view, "samples and pairs: at most {size} MiB of a worker", size=size)
         rows.append([say(view, "memory"), memory])
     if document.digest is not None:
-        rows.append([say(view, contextual("scan", "digest")), document.digest[:16]])
+        rows.append([say(view, contextual("scan", "digest")), document.digest[:DIGITS]])
     title = plural("scan of {count:,} text", "scan of {count:,} texts", count=progress.texts)
     warnings = [remark(warning_text, view) for warning_text in document.warnings]
     return stack(table(["", ""], rows, view, title=title, faint=(0,)), *warnings)

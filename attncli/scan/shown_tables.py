@@ -200,7 +200,7 @@ def _rules(shown: ScanShown) -> Iterator[Row]:
     for head in rules.heads if rules else ():
         if shown.head is None or is_place(head, shown.head):
             strongest: tuple[object, object] = (None, None)
-            for part in head.parts[:1]:
+            for part in head.parts[:1]:  # the strongest stands first, if there is any
                 strongest = part.rule, part.weight
             overlaps = (head.overlap, head.overlap_first, head.overlap_even, head.overlap_distance)
             yield (head.layer, head.head, *strongest, *overlaps, head.has_rule)
@@ -208,7 +208,7 @@ def _rules(shown: ScanShown) -> Iterator[Row]:
 
 def _links(shown: ScanShown) -> Iterator[Row]:
     """Yield the pairs of tokens that the heads' strongest links join most often."""
-    texts = max(shown.document.done.texts, 1)
+    texts = shown.document.done.texts
     for head in shown.heads:
         for link in head.links or ():
             pair = (link.query.text, link.key.text, link.links, link.most)

@@ -28,6 +28,10 @@ DEVICES = (
 )
 """What no file may be called on Windows, whatever its ending."""
 GENERATOR = b'<meta name="generator" content="attn '
+HEAD_BYTES = 1 << 16
+"""Bytes of a page in which its generator stands, at most."""
+LONGEST_NAME = 60
+"""Characters of a file's name, without its ending and its number."""
 SKELETON = """\
 <body>
 <header><h1>attn scan</h1><p id="line">{line}</p></header>
@@ -58,7 +62,7 @@ def check_site(folder: Path) -> None:
         return
     stream, _ = open_regular(index, what=message("a page"), may_be_empty=True)
     with stream:
-        if GENERATOR not in stream.read(1 << 16):
+        if GENERATOR not in stream.read(HEAD_BYTES):
             what = message("this folder has an index.html that attn did not write")
             raise UsageError(
                 what, where=str(index), expected="an empty folder, or one that attn wrote"
@@ -126,7 +130,7 @@ def _file_names(names: Sequence[str]) -> list[str]:
     files = []
     for name in names:
         # a name without a letter or digit leaves nothing
-        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "scan"
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME] or "scan"
         number = 1
         file = plain
         while file in used:

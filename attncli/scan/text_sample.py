@@ -120,7 +120,7 @@ def head_hashes(hashes: Ints, heads: int) -> Ints:
 def decile_of_bins(histogram: Ints) -> Ints:
     """The decile, 0 to 9, of each bin of a histogram [bin]. All texts of a bin go into one decile:
     that of the middle one of them, in the order of values."""
-    total = max(int(histogram.sum()), 1)
+    total = max(int(histogram.sum()), 1)  # without texts, any number to divide by
     below = np.cumsum(histogram) - histogram
     return np.minimum((2 * below + histogram) * DECILES // (2 * total), DECILES - 1)
 

@@ -121,6 +121,12 @@ class CountedText(Struct, frozen=True, eq=False):
     seeded_hash: int
     plain_hash: int
 
+    @property
+    def content(self) -> str:
+        """What the text says, as far as it is tokenized."""
+        assert self.record.text is not None  # records without a text are not counted
+        return self.record.text
+
 
 class TokenizedText(NamedTuple):
     """A text with its tokens."""
@@ -272,7 +278,7 @@ class Layers:
         heads` does.
         """
         count = len(text.tokens)
-        word_merge = merged_words(text.tokens, text.text.record.text or "")
+        word_merge = merged_words(text.tokens, text.text.content)
         word_count = len(word_merge.words)
         # a merged word is one piece of its own
         text_facts = token_facts(word_merge.words, WordPieces(np.arange(word_count), word_count))
@@ -336,7 +342,7 @@ class Layers:
         """
         if not self._needs_words:
             return token_facts(text.tokens)
-        starts = word_starts(text.tokens, text.text.record.text or "")
+        starts = word_starts(text.tokens, text.text.content)
         return token_facts(text.tokens, WordPieces(np.array(starts, np.int64), len(text.tokens)))
 
     def _left_out(self, tokens: Sequence[Token]) -> Exclusion | None:
@@ -413,6 +419,7 @@ def _pad_keys(backend: Backend, rows: RowBlock, count: int) -> Array:
     if rows.low > 0 or rows.high < count:
         dtype = backend.dtype_of(weights)
         before = backend.full((*weights.shape[:-1], rows.low), 0.0, dtype)
+        # a block may end behind the tokens, with a learned key, which is cut off below
         after = backend.full((*weights.shape[:-1], max(count - rows.high, 0)), 0.0, dtype)
         weights = backend.concat([before, weights, after], -1)
     return weights[..., :count]
@@ -678,7 +685,7 @@ class Worker:
         texts = list(self._counted_texts(records, counts))
         takers = self._shard_takers(number, texts, rows)
 
-        # run the texts, as many at once as may be
+        # run the texts, as many at once as may be; there may be none, and then no tokens
         records_per_token = self._record_count(number) / max(sum(text.tokens for text in texts), 1)
         progress(0)
         for batch in batches(texts, max(plan.model.heads)):
@@ -770,7 +777,7 @@ class Worker:
         if self._rule_places is None:
             return None
         places = self._rule_places
-        share = self._record_count(number) / max(self.plan.texts, 1)
+        share = self._record_count(number) / self.plan.texts
         shard_texts = [
             ShardText(
                 (text.record.file, text.record.line), text.hash, text.seeded_hash, text.tokens
@@ -839,9 +846,7 @@ class Worker:
 
     def _tokenize(self, text: CountedText) -> TokenizedText:
         """A counted text with its tokens, truncated to the limit."""
-        return TokenizedText(
-            text, truncate(self.model.tokenizer.encode(text.record.text or ""), self._limit)
-        )
+        return TokenizedText(text, truncate(self.model.tokenizer.encode(text.content), self._limit))
 
     def _take_batch(self, batch: Sequence[TokenizedText], takers: ShardTakers) -> None:
         """Run texts of one length, and add their numbers to all collectors."""
@@ -1178,6 +1183,7 @@ def tokenize_beginning(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str
         # tokens enough, though the cut may have changed the last few; or as much as is ever read
         if len(tokens) > limit + MARGIN or size == most:
             return piece, tokens
+        # much more each time: what is tokenized again adds up to a third of the last piece
         size = min(4 * size, most)
     return text, tokenizer.encode(text)
 

@@ -74,8 +74,11 @@ def draw_bars(
     """
     if not drawing.shows(part):
         return top
-    # 1 where all bars are 0, to divide by
-    largest = most or max((abs(bar.value) for bar in bars), default=0.0) or 1.0
+    largest = most
+    if largest is None:
+        largest = max((abs(bar.value) for bar in bars), default=0.0)
+    if largest == 0:  # all bars are: 1, to divide by
+        largest = 1.0
 
     # from left to right: names up to `edge`, bars of at most `long` points, labels
     name_width = max((width(bar.name, 9) for bar in bars), default=0)
@@ -84,10 +87,11 @@ def draw_bars(
     shortest = min(LONGEST_BAR, 0.2 * drawing.room)
     edge = min(name_width, MOST_OF_NAMES, 0.42 * drawing.room) + 10
     texts = [bar.label for bar in bars]
-    if max(width(text, 9) for text in texts or [""]) > drawing.room - edge - shortest - 8:
+    label_width = max((width(text, 9) for text in texts), default=0.0)
+    if label_width > drawing.room - edge - shortest - 8:
         # too wide: the label's number alone, which two spaces separate from the rest
         texts = [text.partition("  ")[0] for text in texts]
-    label_width = max((width(text, 9) for text in texts), default=0.0)
+        label_width = max((width(text, 9) for text in texts), default=0.0)
     # what the labels leave free goes to the names, and then to the bars
     room_for_names = drawing.room - shortest - label_width - 8
     edge = max(edge, min(name_width + 10, MOST_OF_NAMES + 10, room_for_names))
@@ -157,9 +161,9 @@ def draw_curves(
         """Where a point (x, y) of a curve lies on the paper; at the axis's begin where all points
         have the same number there. On paper, y grows downwards."""
         x, y = (math.log10(number) for number in point)
-        return left + wide * (x - x0) / ((x1 - x0) or 1), begin + tall * (
-            1 - (y - y0) / ((y1 - y0) or 1)
-        )
+        across = (x - x0) / ((x1 - x0) or 1)  # the shares of either axis
+        up = (y - y0) / ((y1 - y0) or 1)
+        return left + wide * across, begin + tall * (1 - up)
 
     # the axes: thin lines at the ticks, and their names
     drawing.text(left, begin - 8, y_name, quiet=True)
@@ -223,7 +227,7 @@ def _ticks(low: float, high: float) -> list[tuple[float, str]]:
     """
     powers = range(math.ceil(low), math.floor(high) + 1)
     if len(powers) > 1:
-        step = max(round((high - low) / 7), 1)
+        step = max(round((high - low) / 7), 1)  # of the powers, every how many have a name
         return [
             (10.0**power, "" if place % step else f"10{_superscript(power)}")
             for place, power in enumerate(powers)
@@ -491,8 +495,9 @@ NARROW_MAP = 30.0
 """Points along a map from which on its layer and its head stand above it; below, the head alone."""
 ROOTS = "root"
 """The scale of square roots, from 0 to the greatest number."""
-LARGE = 300.0
-"""Points along a map by itself whose words are not written."""
+LARGE, SMALLEST_CELL = 300.0, 0.3
+"""Points along a map by itself whose words are not written, and along the smallest cell of one on paper
+of any width."""
 TICK_TRIES = 4
 """How often a map is made smaller at most until it and the words at its left edge fit."""
 
@@ -804,7 +809,7 @@ def _largest_size(maps: Sequence[FigureMap]) -> float:
         for one_map in maps
         if np.isfinite(one_map.values).any()
     ]
-    return max(sizes, default=1.0) or 1.0
+    return max(sizes, default=1.0) or 1.0  # 1, to divide by, where all are 0
 
 
 def draw_map(
@@ -841,6 +846,7 @@ def draw_map(
     if small is None and any(figure_map.axes):
         room = max(room, 2 * AXIS_LINE)
     caption_width = _draw_caption(drawing, figure_map, left, top, wide + edge, small=small)
+    # the upper left corner of the cells
     x = left + edge
     y = top + 14 + room  # 14: points of the caption's line
     area = MapArea(x, y, wide, rows * cell)
@@ -857,7 +863,8 @@ def draw_map(
             drawing.text(x - 4, below, name, size=SIZE, anchor="end")
     bottom = y + rows * cell
     if small is None:
-        # bands count tokens, of which a pooled map's cell holds several; without words, cells
+        # bands count tokens, of which a pooled map's cell holds several: as many as there are words.
+        # A map without words has a cell for each
         counts = len(figure_map.rows) or rows, len(figure_map.columns) or columns
         bottom = draw_bands(drawing, figure_map.row_bands, figure_map.column_bands, counts, area)
         slant = max(slant, bands_width(figure_map.row_bands))
@@ -1103,10 +1110,9 @@ def _cell_size(drawing: Drawing, figure_map: FigureMap, small: float | None) -> 
             break
         large = drawing.room - beside
     # where the width is unbounded, a map of a long text is larger rather than illegible
-    smallest = 0.0
     if math.isinf(drawing.room):
-        smallest = 0.3
-    return max(large / largest, smallest)
+        return max(large / largest, SMALLEST_CELL)
+    return large / largest
 
 
 def _map_width(drawing: Drawing, figure_map: FigureMap) -> float:

@@ -116,6 +116,7 @@ def _follows_directly(tokens: Sequence[TokenRow], count: int) -> list[bool]:
     follows = [False]
     for previous, token in pairwise(shown):
         follows.append(token.start is not None and token.start == previous.end)
+    # there may be fewer tokens than are asked for, or none
     follows += [False] * count
     return follows[:count]
 

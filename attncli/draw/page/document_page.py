@@ -71,6 +71,8 @@ SCREEN = """\
 <pre class="narrow">{narrow}</pre></div>"""
 WIDTH = 100
 """Cells of a screen on a page."""
+UNBROKEN = 40 * WIDTH
+"""Cells of a line in which no sentence is broken."""
 NARROW = 44
 """Cells of the same screen in a window too narrow for the other, such as a telephone's."""
 LONGEST_LINE = 400
@@ -243,7 +245,8 @@ def answer_part(document: Document, view: View) -> str:
 def _answer_lines(document: Document, view: View) -> list[Lines]:
     """The answer of a document's screen, unbroken: a row for each sentence."""
     screen = screen_of(document.schema).screen
-    answer = screen(document, replace(view, width=WIDTH * 40, brief=True, alone=True, color=True))
+    # in colour, of which the page shows bold, faint and tinted parts in its own
+    answer = screen(document, replace(view, width=UNBROKEN, brief=True, alone=True, color=True))
     return [Lines((row,)) for row in answer.rows if any(text.strip() for text, _ in row)]
 
 

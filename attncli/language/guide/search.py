@@ -15,7 +15,9 @@ CHANGES = "changes"
 RECIPES = "cookbook"
 """The page whose sections answer a question by one command."""
 EMPHASIS = re.compile(r"(?<![\w*])\*(?=\S)([^*\n]+?)(?<=\S)\*(?![\w*])")
+"""Words between two stars that touch them, `*so*`; the group is the words."""
 LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+"""A link or a picture, `[words](address)`; the group is the words."""
 
 
 class Section(Struct, frozen=True):
