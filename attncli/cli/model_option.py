@@ -375,7 +375,8 @@ HASHING_FORM = message(
 LARGEST_HASHING = 10**6
 HASHING_NOTE = message(
     "hash attention: keys are the normalised queries (W_K is not used); tokens are compared within "
-    "neighbouring chunks, sorted by bucket"
+    "neighbouring chunks, sorted by bucket; 10⁵ is taken off a token's score with itself, so that it"
+    " looks at itself only where there is no other key"
 )
 
 

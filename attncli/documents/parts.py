@@ -72,6 +72,17 @@ class RunHead(Part, frozen=True, kw_only=True):
     projections: Projections | UnsetType = UNSET
 
 
+class HashProducts(Part, frozen=True, kw_only=True):
+    """How the `lsh` mask of one head hashes the tokens' queries and keys: the bucket of a vector x
+    is the place of the largest number in [xR; −xR], with a random matrix R for each round.
+    """
+
+    layer: Count
+    head: Count
+    query: Annotated[Numbers, axes("", "token", "", meaning="qR by round and column of R.")]
+    key: Annotated[Numbers, axes("", "token", "", meaning="kR by round and column of R.")]
+
+
 class RunLayer(Part, frozen=True, kw_only=True):
     """One layer of a run."""
 

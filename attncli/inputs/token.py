@@ -511,7 +511,7 @@ def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], 
     if match.occurrences > 1:
         note(
             message(
-                "{reference} occurs {occurrences} times; using the first, token {match_index} "
+                "{reference} occurs {occurrences} times; using the first, token #{match_index} "
                 "({reference_2}:2 for the next)",
                 reference=repr(reference),
                 occurrences=match.occurrences,
@@ -589,8 +589,8 @@ def note_first(span: Span, reference: str, note: Callable[[str], None]) -> None:
     if span.occurrences > 1:
         note(
             message(
-                "{reference} occurs {occurrences} times; using the first, tokens {first} to {last} "
-                "({reference_2}:2 for the next)",
+                "{reference} occurs {occurrences} times; using the first, tokens #{first} to "
+                "#{last} ({reference_2}:2 for the next)",
                 reference=repr(reference),
                 occurrences=span.occurrences,
                 first=span.first,

@@ -52,6 +52,13 @@ class Reformer(Struct, frozen=True):
             return text
         return f"{text},{self.chunk}"
 
+    def chunk_of(self, tokens: int) -> int:
+        """How many tokens a chunk of a text has: where none is stated, as many as two buckets have
+        on average; never more than the text.
+        """
+        two_buckets = -(-2 * tokens // self.buckets)  # rounded up
+        return min(self.chunk or two_buckets, tokens)
+
 
 class HashTrace(Struct, frozen=True, eq=False):
     """The result of hash attention (Reformer) on one text: its stages.
@@ -117,10 +124,8 @@ def hash_attention(
     if backend.dtype_of(q) in LOW_PRECISION:
         q = backend.cast(q, "float32")
 
-    # tokens sorted by bucket in each round, [head, round, token]; where the rule states no length
-    # of chunks, a chunk has as many tokens as two buckets have on average, rounded up
-    two_buckets = -(-2 * tokens // rule.buckets)
-    chunk = min(rule.chunk or two_buckets, tokens)
+    # tokens sorted by bucket in each round, [head, round, token]
+    chunk = rule.chunk_of(tokens)
     if chunk == tokens:  # all tokens meet anyway: nothing is hashed
         order = np.broadcast_to(np.arange(tokens), (heads, 1, tokens))
         buckets = None

@@ -53,6 +53,20 @@ def test_a_token_looks_at_itself_only_where_nothing_else_is_visible() -> None:
     assert all(value < 1e-9 or value == pytest.approx(1) for value in own)
 
 
+@pytest.mark.parametrize(
+    "kind", ["reformer:4", "reformer:4,3", "reformer:2", "reformer:6", "reformer:4,2,4", "reformer:8,1,6"]
+)  # fmt: skip
+def test_a_run_says_so_where_every_pair_is_compared(kind: str) -> None:
+    document = run("--attention", kind)
+    (head,) = document["layers"][0]["heads"]
+    compares_all = all(score is not None for row in head["scores"] for score in row)
+    said = [warning for warning in document["warnings"] if "every pair is compared" in warning]
+    assert len(said) == compares_all
+    screen = " ".join(ask("run", TEXT, "--attention", kind).out.split())
+    assert ("every pair is compared" in screen) == compares_all
+    assert "taken off a token's score with itself" in screen
+
+
 def test_compared_with_dense_attention() -> None:
     document = ask(
         "compare", TEXT, "--attention", "dense", "--attention", "reformer:4", "--json"

@@ -126,7 +126,7 @@ def test_a_token_is_told_or_refused(asked: tuple[str, str], folder: Path) -> Non
         codes[value] = answer.code
         if answer.code == 0:
             counted = f"'{value}' is token " in answer.err
-            first = f"'{value}' occurs " in answer.err and "using the first, token " in answer.err
+            first = f"'{value}' occurs " in answer.err and "using the first, token #" in answer.err
             document = answer.json
             named = [document.get("target") or {}, document.get("versus") or {}]
             entry = value in [part.get("text", part.get("name")) for part in named]

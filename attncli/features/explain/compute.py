@@ -63,6 +63,7 @@ from attncli.features.run.compute import (
 from attncli.inputs.token import Token, choose_last_token, ignore
 from attncli.inputs.word_groups import token_notes, word_starts
 from attncli.language import listing, message
+from attncli.measure.hash_products import hash_products
 from attncli.measure.labels import row_entropy
 from attncli.measure.rest import is_learned, resting_keys
 from attncli.measure.row_facts import Bools, Floats
@@ -693,6 +694,8 @@ def mask_topic_document(
     batch: list[PaddedText] | UnsetType = UNSET
     if others:
         batch = _padded_texts(model, [(text, tokens), *others], layer, head)
+    attention = model.spec.blocks[layer].attention
+    hashing = hash_products(model.backend, attention, trace, [head])
     return MaskTopic(
         **header(model, text, tokens),
         topic="mask",
@@ -705,6 +708,7 @@ def mask_topic_document(
         after=after,
         hidden=hidden_share,
         batch=batch,
+        hashing=hashing or UNSET,
         warnings=[*model.warnings, *token_notes(text, tokens)],
     )
 

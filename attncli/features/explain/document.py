@@ -26,6 +26,7 @@ from attncli.documents import (
     keys_of,
     position_errors,
 )
+from attncli.documents.parts import HashProducts
 from attncli.language import listing, message
 
 # The topic `attention` of `attn.explain/1`: one query's attention, step by step.
@@ -269,6 +270,10 @@ class MaskTopic(Header, tag="attn.explain/1", frozen=True, kw_only=True):
     ]
     batch: Annotated[
         list[PaddedText] | UnsetType, describe("With several texts: each, padded to the longest.")
+    ] = UNSET
+    hashing: Annotated[
+        list[HashProducts] | UnsetType,
+        describe("Under an `lsh` mask: what decides the buckets of queries and keys."),
     ] = UNSET
     warnings: list[str]
 

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import UNSET
 
 from attncli.documents import Document, mask_name
+from attncli.draw.hash_buckets import bucket_part
 from attncli.draw.lines import BLANK, Lines, heading, remark, sentences, stack
 from attncli.draw.numbers import adding_column, brief, format_fixed, percent
 from attncli.draw.safe import label, safe, spell
@@ -148,8 +149,11 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     row = as_matrix(document.after)[document.query]
     shares, tint = weights_as_tints(document, row)
     answer_lines = tinted_answer(document, shares, answers, view, query=document.query, tint=tint)
+    buckets = []
+    if document.hashing is not UNSET:
+        buckets = [bucket_part(document.hashing, document.tokens, document.query, view)]
     if hides:
-        parts = (*matrices, *row_block, *batch)
+        parts = (*buckets, *matrices, *row_block, *batch)
     else:
         parts = (*batch, *matrices)
     return (header(document, view), what, *parts, answer_lines)
@@ -470,7 +474,7 @@ def multihead_blocks(document: MultiheadTopic, view: View) -> Sequence[Lines]:
         stack(what, remark(say(view, sizes), view)),
         *blocks,
         _projected_sum(document, names, view),
-        _multihead_answer(document, view),
+        stack(_multihead_answer(document, view), _whole_model_hint(document, view)),
     )
 
 
@@ -728,6 +732,30 @@ def _multihead_answer(document: MultiheadTopic, view: View) -> Lines:
     texts = (*answer_sentences, not_learned_note(document.model, view))
     shares, tint = weights_as_tints(document, largest_weights, several=True)
     return tinted_answer(document, shares, texts, view, query=document.query, tint=tint)
+
+
+def _whole_model_hint(document: MultiheadTopic, view: View) -> Lines:
+    """That heads of other layers are asked by `attn find`, and the command for each link that was
+    told; nothing for a model with one layer, or where the document has no such links."""
+    if document.roles is UNSET or document.model.layers == 1:
+        return Lines()
+    from attncli.draw.command_lines import command_about, command_lines, options_note, reference
+
+    blocks = [
+        remark(
+            "These are the heads of one layer. attn find TEXT --from WORD --to WORD asks the heads of"
+            " all layers for one link: for two links, run it twice.",
+            view,
+            style="",
+        )
+    ]
+    for link in document.roles:
+        ends = ["--from", reference(document, link.query, view)]
+        ends += ["--to", reference(document, link.key, view)]
+        blocks.append(command_lines(command_about(document, "find", ends, view), view))
+    if document.roles:
+        blocks.append(options_note(view))
+    return stack(*blocks)
 
 
 def multihead_rows(document: MultiheadTopic) -> Iterable[list[object]]:

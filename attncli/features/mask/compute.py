@@ -55,6 +55,10 @@ class Bias(Struct, frozen=True, eq=False):
     buckets: bool = False
 
 
+NO_TEXT = message(
+    "What this mask shows depends on queries and keys: it is drawn here for random vectors of no text,"
+    " the same for queries and keys. attn explain mask TEXT --mask SPEC draws that of a text."
+)
 POSITIONS = 16
 """Positions that are drawn where neither a size nor a file says how many."""
 
@@ -143,8 +147,13 @@ def _mask_document(
         bias=None if bias is None else _bias_part(bias, whole, n, seed),
         model=None if model is None else model_part(model),
         layers=None if model is None else _layers(model),
-        warnings=[],
+        warnings=[NO_TEXT] if _needs_vectors(whole) else [],
     )
+
+
+def _needs_vectors(mask: Mask) -> bool:
+    """Whether a mask, or a part of it, depends on queries and keys, as `lsh` does."""
+    return any(part.depends_on == "vectors" for part in mask.parts_of())
 
 
 def _layers(model: Model) -> list[LayerMask]:

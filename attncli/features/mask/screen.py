@@ -368,7 +368,7 @@ def mask_answer(document: MaskDocument, view: View) -> Lines:
     together; nothing for the gallery."""
     if document.gallery or not document.masks:
         return Lines()
-    return sentences(_mask_sentences(document, view), view)
+    return sentences([*_mask_sentences(document, view), *document.warnings], view)
 
 
 def _mask_sentences(document: MaskDocument, view: View) -> Iterator[str]:

@@ -33,6 +33,7 @@ from attncli.documents.header import (
     shape_rows,
 )
 from attncli.documents.parts import (
+    HashProducts,
     HeadRegions,
     NextToken,
     PooledMap,
@@ -51,7 +52,7 @@ from attncli.measure.row_stream import STAGES, BlockCollector, LinkCollector, ki
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import NO_INTERVENTIONS
 from attncli.mechanism.head_choice import NamedHeads, pairs_or_all
-from attncli.mechanism.mask import shows_all
+from attncli.mechanism.mask import Hashed, Mask, shows_all
 from attncli.mechanism.spec import ADDED, Attention, Recurrence, Spec
 from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace
 from attncli.mechanism.trace import STAGES as DECLARED
@@ -587,7 +588,11 @@ def _measured_run(
 
     query = len(tokens) - 1 if request.query is None else request.query
     links.finish(query)
-    warnings = [*notes(model, text, tokens), *parts.warnings]
+    warnings = [
+        *notes(model, text, tokens),
+        *_chunk_notes(model.spec, len(tokens)),
+        *parts.warnings,
+    ]
     if request.weighing is not None:
         from attncli.features.effects.weighing import weighing_notes
 
@@ -602,6 +607,24 @@ def _measured_run(
         weighed=UNSET if request.weighing is None else request.weighing.part(),
         warnings=warnings,
     )
+
+
+def _chunk_notes(spec: Spec, tokens: int) -> list[str]:
+    """The note that hash attention leaves no pair out, as the text is no longer than two chunks;
+    none for a longer text and for dense attention."""
+    hashing = spec.blocks[0].attention.hashing
+    if hashing is None:
+        return []
+    chunk = hashing.chunk_of(tokens)
+    if tokens > 2 * chunk:
+        return []
+    return [
+        message(
+            "a chunk has {chunk} tokens here and looks at itself and the one before: the text has at"
+            " most two chunks, so that every pair is compared",
+            chunk=chunk,
+        )
+    ]
 
 
 def _words_of(tokens: Sequence[Token], text: str, request: RunRequest) -> Words | None:
@@ -751,6 +774,11 @@ class _RunLinks:
         return members
 
 
+def _is_hashed(mask: Mask) -> bool:
+    """Whether a mask, or a part of it, shows the keys of a query's hash bucket."""
+    return any(isinstance(part, Hashed) for part in mask.parts_of())
+
+
 class _LayerParts:
     """Collects what of each layer goes into the document of a run.
 
@@ -784,6 +812,7 @@ class _LayerParts:
         self._maps: list[PooledMap] = []
         self._query_rows: list[Numbers] = []
         self._region_shares: list[tuple[int, list[int], RegionShares]] = []
+        self._hashing: list[HashProducts] = []
         self.shapes: list[ShapeRow] = []
         self.warnings: list[str] = []
 
@@ -825,6 +854,11 @@ class _LayerParts:
             part = _with_embedding(self._model, self._tokens, part)
         if self._words is not None:
             part = between_words(part, self._words, outputs=isinstance(request.words, Words))
+        elif _is_hashed(self._model.spec.blocks[trace.layer].attention.mask):
+            from attncli.measure.hash_products import hash_products  # few runs hash
+
+            attention = self._model.spec.blocks[trace.layer].attention
+            self._hashing += hash_products(self._model.backend, attention, trace, heads)
         weights = [kept_weights(head) for head in part.heads]
         self._links.add_whole(trace.layer, heads, weights)
         if request.query is not None:
@@ -850,6 +884,7 @@ class _LayerParts:
             "maps": UNSET if self._long is None or request.regions else self._maps,
             "regions": regions or UNSET,
             "region_shares": shares,
+            "hashing": self._hashing or UNSET,
             "average": np.mean(self._query_rows, 0) if self._query_rows else UNSET,
             "empty_rows": self._empty,
         }

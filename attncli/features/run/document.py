@@ -25,6 +25,7 @@ from attncli.documents import (
     keys_of,
 )
 from attncli.documents.parts import (
+    HashProducts,
     NextToken,
     PooledMap,
     RegionPart,
@@ -104,6 +105,10 @@ class RunDocument(Header, tag="attn.run/1", frozen=True, kw_only=True):
         describe(
             "With --show implicit: the weights that recurrences amount to, of layers that have one."
         ),
+    ] = UNSET
+    hashing: Annotated[
+        list[HashProducts] | UnsetType,
+        describe("Under an `lsh` mask: what decides the buckets of queries and keys in each head."),
     ] = UNSET
     links_leave_out: LeftOut | UnsetType = UNSET
     every_link_counts: Annotated[

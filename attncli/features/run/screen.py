@@ -244,6 +244,19 @@ def _has_regions(document: RunDocument, view: View) -> bool:
     return document.region_shares is not UNSET
 
 
+def buckets_part(document: RunDocument, view: View) -> Lines:
+    """The buckets of an `lsh` mask, worked out for the query, or the first token where none is
+    asked about; nothing under another mask."""
+    if document.hashing is UNSET:
+        return Lines()
+    from attncli.draw.hash_buckets import bucket_part  # only a run that hashes needs it
+
+    query = 0
+    if document.queries:
+        query = document.queries[0]
+    return bucket_part(document.hashing, document.tokens, query, view)
+
+
 def region_part(name: str, document: RunDocument, view: View) -> Lines:
     """The part of the screen about regions that `REGION_PARTS` has under this name."""
     from attncli.draw.region_tables import REGION_PARTS  # only a run with regions needs it
@@ -647,6 +660,7 @@ RUN_PARTS: Parts[RunDocument] = (
     ScreenPart("sum", partial(stage_part, "sum"), never),
     ScreenPart("norm", partial(stage_part, "norm"), never),
     ScreenPart("scores", partial(tables_part, "scores"), _has_tables),
+    ScreenPart("buckets", buckets_part, _has_tables),
     ScreenPart("weights", partial(tables_part, "weights"), _has_tables),
     ScreenPart("output", partial(tables_part, "output"), _has_tables),
     ScreenPart("implicit", implicit_part, never),

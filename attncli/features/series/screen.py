@@ -222,6 +222,25 @@ def _others_sentence(
     return [message("It rises in {heads}, too.", heads=listing(names))]
 
 
+def _rise_sentence(document: SeriesDocument, values: Mapping[str, object]) -> Message:
+    """The sentence on where a head's score rises; checkpoints without steps have names of their
+    own.
+
+    values: of its places.
+    """
+    if has_steps(document):
+        return message(
+            "Layer {layer} head {head}: its score {metric} goes from {first:.2f} to {last:.2f}, half"
+            " of the rise between steps {before} and {after}.",
+            **values,
+        )
+    return message(
+        "Layer {layer} head {head}: its score {metric} goes from {first:.2f} to {last:.2f}, half"
+        " of the rise between {before} and {after}.",
+        **values,
+    )
+
+
 def answer_sentences(document: SeriesDocument) -> list[Message]:
     """The answer in words: which head has formed between which steps, and which checkpoints are the
     same.
@@ -246,16 +265,17 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
         # the checkpoint after the last at which the score is below the middle of its rise
         after = max((index for index, value in enumerate(values) if value < half), default=0) + 1
         texts.append(
-            message(
-                "Layer {layer} head {head}: its score {metric} goes from {first:.2f} to {last:.2f},"
-                " half of the rise between {before} and {after}.",
-                metric=metric_name(metric),
-                layer=last.heads[place].layer,
-                head=last.heads[place].head,
-                first=values[0],
-                last=values[-1],
-                before=names[document.checkpoints[after - 1].name],
-                after=names[document.checkpoints[after].name],
+            _rise_sentence(
+                document,
+                {
+                    "metric": metric_name(metric),
+                    "layer": last.heads[place].layer,
+                    "head": last.heads[place].head,
+                    "first": values[0],
+                    "last": values[-1],
+                    "before": names[document.checkpoints[after - 1].name],
+                    "after": names[document.checkpoints[after].name],
+                },
             )
         )
         others = {index: row for index, row in rising.items() if index != place}

@@ -623,13 +623,22 @@ def buckets_of(backend: Backend, vectors: Array, rotations: Array) -> Array:
     vectors: [head, token, dim].
     rotations: [head, dim, round, buckets/2].
     """
-    # xR for all rounds in one product, then [head, round, token, buckets/2]
+    projections = projections_of(backend, vectors, rotations)
+    return backend.concat([projections, -projections], -1).argmax(-1)
+
+
+def projections_of(backend: Backend, vectors: Array, rotations: Array) -> Array:
+    """xR of each vector, [head, round, token, buckets/2]: the numbers that decide its bucket.
+
+    vectors: [head, token, dim].
+    rotations: [head, dim, round, buckets/2].
+    """
+    # xR for all rounds in one product
     heads, width, rounds, half = rotations.shape
     projections = backend.matmul(
         vectors,
         backend.cast(rotations, backend.dtype_of(vectors)).reshape((heads, width, rounds * half)),
     )
-    projections = backend.permute(
+    return backend.permute(
         projections.reshape((heads, vectors.shape[-2], rounds, half)), (0, 2, 1, 3)
     )
-    return backend.concat([projections, -projections], -1).argmax(-1)

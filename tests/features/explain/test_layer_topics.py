@@ -190,6 +190,17 @@ def test_two_roles_are_said_where_there_are_two(layer: int, says: str) -> None:
     assert "两个头" in "".join(ask(*line, "--lang", "zh").out.split())
 
 
+@pytest.mark.parametrize("layer", [3, 5])
+def test_the_roles_of_a_layer_end_with_commands_that_ask_all_layers(layer: int) -> None:
+    line = ("explain", "multihead", ROLES, "--model", "minilm", "--layer", str(layer))
+    roles = ask(*line, "--json").json["roles"]
+    assert roles
+    out = " ".join(ask(*line, "--brief").out.replace("\\\n", "").split())
+    assert "asks the heads of all layers" in out
+    assert out.count("attn find --model minilm") == len(roles)
+    assert "attn find" not in ask("explain", "multihead", "a b c", "--brief").out
+
+
 def test_one_role_is_said_to_be_one_and_seeded_heads_have_none() -> None:
     line = ("explain", "multihead", ROLES, "--model", "minilm", "--layer", "5", "--brief")
     assert "No other head of this layer has another link" in " ".join(ask(*line).out.split())

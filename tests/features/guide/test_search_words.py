@@ -68,6 +68,7 @@ def test_a_word_of_teaching_texts_finds_its_entry(word: str, lang: str) -> None:
         *((word, "zh", "梯度 ·") for word in ("梯度", "导数", "链式法则", "chain rule")),
         *((word, "en", "number of layers") for word in ("how many layers", "many layers")),
         *((word, "zh", "层数") for word in ("几层", "很多层", "how many layers")),
+        *(("桶", "zh", "哈希"), ("bucket", "en", "hash attention")),
         *(("sliding window", *entry) for entry in (("en", "window"), ("zh", "窗口"))),
         *(("hyperparameter", *entry) for entry in (("en", "hyperp"), ("zh", "超参数"))),
         *((word, "en", "mask") for word in ("minus infinity", "-inf", "infinity", "1e9")),
@@ -120,6 +121,29 @@ def test_the_training_step_by_hand_falls_as_its_table_says(lang: str) -> None:
         shown = [float(cell.replace("−", "-")) for cell in row.strip("| ").split("|")[1:]]
         assert shown == pytest.approx(expected, abs=6e-5)
         scores = scores - gradient
+
+
+@pytest.mark.parametrize(
+    ("word", "lang", "heading"),
+    [
+        ("根号", "zh", "为什么得分要除以 √d_k"),
+        ("方差", "zh", "为什么得分要除以 √d_k"),
+        ("square root of d_k", "en", "Why scores are divided by √d_k"),
+        ("两个角色", "zh", "一句话里的两个角色"),
+        ("two roles", "en", "Two roles in one sentence"),
+        ("词序", "zh", "词序对注意力意味着什么"),
+        ("残差连接", "zh", "残差流"),
+        ("residual connection", "en", "residual stream"),
+        ("因果掩码", "zh", "因果"),
+        ("causal mask", "en", "causal"),
+        *((word, "zh", "哈希注意力") for word in ("桶", "随机旋转")),
+        *((word, "en", "hash attention") for word in ("bucket", "random rotation")),
+    ],
+)
+def test_a_search_of_learners_begins_with_the_section_that_answers(
+    word: str, lang: str, heading: str
+) -> None:
+    assert sections_with(word, lang)[0].heading.startswith(heading)
 
 
 def test_a_word_that_only_screens_have_is_found_where_they_are() -> None:
