@@ -139,7 +139,7 @@ def cores() -> int:
         return 1
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return os.cpu_count() or 1  # None where the system does not say
 
 
 def in_parts(count: int, work: Callable[[slice], None]) -> None:
@@ -797,7 +797,7 @@ def by_rows(work: Callable[..., AnyArray], first: AnyArray, *others: AnyArray) -
     width = first.shape[-1]
     flat = [array.reshape(count, width) for array in arrays]
     result = np.empty_like(flat[0])
-    step = max(PIECE // width, 1)
+    step = max(PIECE // width, 1)  # rows of a piece, at least one however wide they are
     starts = iter(range(0, count, step))
 
     def do_pieces() -> None:

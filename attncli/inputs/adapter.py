@@ -822,7 +822,7 @@ def _values_by_pattern(
     UnsupportedError for an expression that takes too long.
     """
     settings = dict.fromkeys(modules, _Setting(usual, config.get(usual)))
-    patterns = config.get(key) or {}
+    patterns = config.get(key) or {}  # null says nothing
     if not isinstance(patterns, dict) or not all(map(_is_number, patterns.values())):
         raise InputError(
             _config_setting(key, patterns),

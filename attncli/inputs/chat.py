@@ -679,6 +679,7 @@ def _find_contents(
         # a template may write a content twice, or a piece of it; anything else is a changed content
         is_part = bool(spellings) or text[place:end].strip() in contents[number]
         if is_part:
+            # (None so far if the template has changed this content where it wrote it before)
             spans[number] = [*(spans[number] or ()), (place, end)]
         else:
             spans[number] = None

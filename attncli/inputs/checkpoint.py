@@ -113,7 +113,7 @@ class TensorInfo(Struct, frozen=True):
     @property
     def row_bytes(self) -> int:
         """The size in bytes of one row of the tensor's first axis."""
-        return self.bytes // max(self.shape[0], 1)
+        return self.bytes // max(self.shape[0], 1)  # (0 for a tensor without rows)
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:

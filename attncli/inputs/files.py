@@ -341,6 +341,7 @@ def system_errors(
 
     what: the sentence of that error, with a place {strerror} for the system's reason.
     where: the path that is read or written.
+    expected: what the error says is needed; "" for nothing.
     """
     try:
         yield

@@ -113,7 +113,7 @@ def _functions(raw: bytes, path: Path, failed: str) -> dict[str, FunctionType]:
     namespace: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
     try:
         exec(compile(raw, str(path), "exec"), namespace)
-    except SyntaxError as error:
+    except SyntaxError as error:  # of which some name no line
         raise InputError(
             "this is no Python: {reason}", where=f"{path}:{error.lineno or 1}", reason=error.msg
         ) from error

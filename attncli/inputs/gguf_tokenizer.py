@@ -348,7 +348,8 @@ def pre_tokenizer_of(patterns: tuple[str, ...]) -> pre_tokenizers.Sequence:
 
 
 def _token_scores(metadata: Metadata, count: int, name: str) -> Array:
-    """A score for each token, [token], from the file. Raises InputError where there is not one for each."""
+    """A score for each token, [token], from the file. Raises InputError where there is not one for
+    each."""
     scores = np.asarray(metadata.numbers("tokenizer.ggml.scores"), np.float64)
     if len(scores) != count:
         what = message(
@@ -650,17 +651,17 @@ class _SpecialEnds:
     def complete(self, hf: tokenizers.Tokenizer) -> None:
         """Make a tokenizer put these special tokens at the beginning and the end of a text, and
         around both texts of a pair; nothing where the file asks for none."""
-        first = []
+        before = []
         if self._first is not None:
-            first = [self._first]
-        last = []
+            before = [self._first]
+        after = []
         if self._last is not None:
-            last = [self._last]
-        if not first and not last:
+            after = [self._last]
+        if not before and not after:
             return
         # in the library's notation $A and $B are the two texts, and ":1" gives a token the type 1
         hf.post_processor = processors.TemplateProcessing(
-            single=[*first, "$A", *last],
-            pair=[*first, "$A", *last, "$B:1", *(f"{token}:1" for token in last)],
+            single=[*before, "$A", *after],
+            pair=[*before, "$A", *after, "$B:1", *(f"{token}:1" for token in after)],
             special_tokens=list(self.specials.items()),
         )

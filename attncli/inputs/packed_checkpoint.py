@@ -146,7 +146,9 @@ def _packing_method(config: Mapping[str, Any]) -> str:
 
 class _PackedMatrices:
     """Finds which stored tensors make a quantised matrix together and makes a recipe for it, by one
-    method for each scheme."""
+    method for each scheme, which is called with each module and its `parts`, the names of its stored
+    tensors by their ends ("qweight").
+    """
 
     def __init__(self, raw: Checkpoint) -> None:
         """Note the scheme that the config names; no tensor is looked at yet.

@@ -303,8 +303,8 @@ def _check_template(members: Mapping[str, object], where: str) -> _Template:
 
 def _check_number(value: object, name: str, least: int, most: int, where: str) -> int:
     """A whole number of a template, from `least` to `most`. Raises InputError for any other."""
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    if not isinstance(value, int) or not is_number or not least <= value <= most:
+    # True is no number, though Python has it as 1
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         expected = message("a whole number from {least} to {most:,}", least=least, most=most)
         what = message("{name} of this template is {value}", name=name, value=repr(value))
         raise InputError(what, where=where, expected=expected)

@@ -217,7 +217,9 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         """Whether x, [row, in], can be multiplied with the stored matrix piece by piece, as floats
         of the backend's type on the CPU."""
         shape = self.shape
-        if len(shape) != 2 or x.ndim != 2 or len(x) < 2:
+        if len(shape) != 2 or x.ndim != 2:
+            return False
+        if len(x) < 2:  # BLAS multiplies a single row by a routine of its own
             return False
         if self.in_out:
             width = shape[0]
@@ -232,6 +234,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
             return True
         rows = np.asarray(x)
         few = len(rows) <= numpy_backend.FEW_ROWS
+        # (an item of at least 4 bytes: NumPy multiplies narrower types in float32, not as they are)
         if self.in_out:
             # a piece adds to every number of the product, whose copies for many rows are too large
             return few and rows.dtype.itemsize >= 4
@@ -350,7 +353,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         whichever thread made them, so that sums are reproducible.
         """
         width, columns = self.shape
-        tile_height = max(STEP // columns, 1)
+        tile_height = max(STEP // columns, 1)  # rows of a tile, at least one however wide they are
         parts: dict[int, Array] = {}  # what each piece adds, [row, out], by its first row
         finite: list[bool] = []
 

@@ -382,7 +382,11 @@ def _tokens_of_range(
     rule: RegionRule, kind: str, numbers: str, text: str, tokens: Sequence[Token]
 ) -> tuple[int, ...]:
     """The indices of the tokens in a range of lines, characters or tokens; at least one, else it
-    raises InputError."""
+    raises InputError.
+
+    kind: what is counted, a key of `FORMS`.
+    numbers: the range as the user wrote it, such as 3-5.
+    """
     low, high = _parse_range(rule, kind, numbers)
     # where each line begins, and last where the text ends
     starts = [0, *(match.end() for match in re.finditer("\n", text)), len(text)]

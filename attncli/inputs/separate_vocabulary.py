@@ -350,6 +350,7 @@ def _extra_pieces(files: VocabularyFolder, count: int) -> list[str]:
         return extra
     # T5's settings may only say how many sentinels there are; the last one has the first id
     sentinels = files.settings.get("extra_ids", T5_SENTINELS)
+    # ten times as many as T5 has would be a fault of the file
     if not isinstance(sentinels, int) or not 0 <= sentinels <= 1000:
         sentinels = T5_SENTINELS
     return [f"<extra_id_{number}>" for number in reversed(range(sentinels))]

@@ -93,8 +93,8 @@ def perform(request: Mapping[str, Any], write: Callable[[object], None]) -> list
 
 
 def _rendered_text(template: Any, values: Mapping[str, Any], limit: int) -> str:
-    """The text that a template renders. Raises what the template raises, and TaskError for more than `limit`
-    characters."""
+    """The text that a template renders. Raises what the template raises, and TaskError for more than
+    `limit` characters."""
     pieces: list[str] = []
     size = 0
     for piece in template.generate(values):
@@ -209,8 +209,8 @@ class _TemplateSandbox(ImmutableSandboxedEnvironment):
         return wrapped
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Whether a template may use this attribute of an object: what Jinja's sandbox allows, without methods that
-        pad a text."""
+        """Whether a template may use this attribute of an object: what Jinja's sandbox allows,
+        without methods that pad a text."""
         pads = ("center", "expandtabs", "ljust", "rjust", "zfill")
         if isinstance(obj, str) and attr in pads:
             return False

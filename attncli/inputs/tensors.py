@@ -585,7 +585,10 @@ def _unknown_ending(kind: str, what: str) -> Message:
 def _other_kind_error(path: Path, fault: str, expected: str) -> InputError:
     """The InputError (returned, not raised) for a path whose ending is not read here. It says what
     the path is: missing, a folder, a GGUF file, weights, or else what `fault` says; and which
-    option takes it."""
+    option takes it.
+
+    expected: the kinds of files that are read here.
+    """
     where = str(path)
     if not is_there(path):
         return InputError("there is no such file", where=where, expected=expected)

@@ -54,6 +54,7 @@ class Words(Struct, frozen=True, eq=False):
         sees_anything = (token_weights.sum(-1) > 0).astype(np.float64)
         query_counts = np.add.reduceat(sees_anything, self.starts, axis=-1)
         sums = np.add.reduceat(to_words, self.starts, axis=-2)
+        # a word of which no token sees anything has sums of 0, and keeps them
         word_weights: Floats = sums / np.maximum(query_counts, 1)[..., None]
         return word_weights
 
@@ -88,6 +89,7 @@ class WordsOfTwo(Struct, frozen=True, eq=False):
         sees_anything = (token_weights.sum(-1) > 0).astype(np.float64)
         query_counts = np.add.reduceat(sees_anything, starts, axis=-1)
         sums = np.add.reduceat(to_words, starts, axis=-2)
+        # a word of which no token sees anything has sums of 0, and keeps them
         word_weights: Floats = sums / np.maximum(query_counts, 1)[..., None]
         return word_weights
 

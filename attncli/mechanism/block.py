@@ -64,8 +64,7 @@ def run_block(
     """
     # called with a site, such as "mlp_out", and its array: what the user's edits make of it
     edit = partial(_edited_array, backend, context.edits, layer)
-    hidden = edit("resid_pre", hidden)
-    block_input = hidden
+    block_input = edit("resid_pre", hidden)
     attention = LayerAttention(backend, weights, "attn", block.attention)
 
     def watch(point: str, x: Array) -> Array:
@@ -99,10 +98,13 @@ def run_block(
         """What the feed-forward part adds to the residual, after scale and the user's edits."""
         return edit("mlp_out", scale_branch(branch))
 
-    # the norm before attention; some models add what attention gives to the normed vectors
-    entering = apply_norm("attn.in", hidden)
+    # the norm before attention; `stream` is what the branches are added to, in some models the
+    # normed vectors
+    entering = apply_norm("attn.in", block_input)
     if block.normed:
-        hidden = entering
+        stream = entering
+    else:
+        stream = block_input
 
     # attention, a mixer such as Mamba beside it, or a mixer instead of it
     if block.mixer is None:
@@ -125,7 +127,7 @@ def run_block(
             out = out + mixed
 
     # from here on only the tokens whose output is asked for
-    hidden, entering, before = map(context.queries_of, (hidden, entering, block_input))
+    stream, entering, before = map(context.queries_of, (stream, entering, block_input))
     cross = None
     # the feed-forward part: beside attention, or after it (and after cross-attention, if any)
     if block.parallel and block.mlp is not None:
@@ -134,15 +136,15 @@ def run_block(
         def run_mlp() -> Array:
             """What leaves the block's attention and feed-forward parts, [..., token, width]."""
             if "mlp.in" in block.norms:
-                mlp_input = apply_norm("mlp.in", hidden)
+                mlp_input = apply_norm("mlp.in", stream)
             else:
                 mlp_input = entering
             beside = watch("mlp", feed_forward(backend, mlp, weights, mlp_input))
-            return hidden + attention_branch(out) + feed_forward_branch(beside)
+            return stream + attention_branch(out) + feed_forward_branch(beside)
 
     else:
         if block.residual:
-            state = hidden + attention_branch(out)
+            state = stream + attention_branch(out)
             stages["sum"] = state
         else:
             state = edit("attn_out", out)

@@ -203,6 +203,7 @@ def _check_request(function: Callable[..., object], arguments: Mapping[str, Any]
 
     arguments: what the function was called with, by name.
     """
+    # a request is a `Struct`, which lists its fields so; none where there is no request
     fields = getattr(arguments.get("request"), "__struct_fields__", ())
     parameters = _signature(function).parameters
     for name in fields:

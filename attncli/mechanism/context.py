@@ -198,14 +198,17 @@ def hold_weights(
     """
     heads, _, keys = weights.shape
     visible = visible_links(backend, interventions, heads, positions, keys)
-    if visible is not None:
+    if visible is None:
+        kept_weights = weights
+    else:
         rest = backend.where(visible, weights, 0.0)
         total = backend.sum(rest, -1)
         if sinks:
             total = total + 1.0 - backend.sum(weights, -1)  # the sink's share stays in the sum
-        weights = backend.where(total > 0, rest / backend.where(total > 0, total, 1.0), 0.0)
+        # a row of which nothing is left has weights 0, not 0 / 0
+        kept_weights = backend.where(total > 0, rest / backend.where(total > 0, total, 1.0), 0.0)
     others = (change for change in interventions if not isinstance(change, KnockOut))
-    return (HoldWeights(weights), *others)
+    return (HoldWeights(kept_weights), *others)
 
 
 def put_projections(

@@ -36,14 +36,16 @@ def through_norm(norm: Norm, matrix: Floats, weight: Floats | None) -> Floats:
     matrix: W, [dim, width].
     weight: the norm's, [width]; None where it has none.
     """
+    scaled = matrix
     if norm.affine and weight is not None:
+        gain = weight
         if norm.unit_offset:  # stored less 1
-            weight = weight + 1.0
-        matrix = matrix * weight
+            gain = weight + 1.0
+        scaled = matrix * gain
     # to take the mean from a vector before the product is to take it from each row of the matrix
     if norm.kind == "layer":
-        return matrix - matrix.mean(-1, keepdims=True)
-    return matrix
+        return scaled - scaled.mean(-1, keepdims=True)
+    return scaled
 
 
 # NumPy's warnings are off; within the layers `run_block` does so, but not for the norms outside

@@ -54,6 +54,8 @@ def mix(part: LayerPart, mixer: Mixer, x: Array, carry: Carry) -> Array:
     """What a mixer gives for a text's vectors, [..., token, width], same shape; each token depends
     on itself and earlier ones, those before the text through `carry`, which is updated. Raises
     KeyError for a missing weight.
+
+    part: the mixer's weights, on a backend.
     """
     backend = part.backend
     match mixer:

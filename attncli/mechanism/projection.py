@@ -64,6 +64,7 @@ def timescales(positions: np.ndarray[Any, Any], width: int) -> Floats:
     angles are rounded to float32, as in `rotation`. Source: Vaswani et al., Tensor2Tensor, 2018.
     """
     half = width // 2
+    # (a width of 2 or 3 has a single wavelength, 2π)
     per_entry = (10000.0 ** (-np.arange(half) / max(half - 1, 1))).astype(np.float32)
     angles = (np.asarray(positions, np.float32)[:, None] * per_entry).astype(np.float64)
     return np.concatenate([np.sin(angles), np.cos(angles), np.zeros((len(angles), width % 2))], -1)
@@ -278,8 +279,7 @@ def first_block_again(
 
 
 def t5_bucket(relative: np.ndarray[Any, Any], buckets: RelativeBuckets) -> np.ndarray[Any, Any]:
-    """The bucket of each j − i, integers in [0, buckets), same shape.
-
+    """The bucket of each j − i, `relative`, integers in [0, buckets), same shape.
     Exact for small distances, logarithmic up to `max_distance`, then constant.
     Source: Raffel et al., T5, 2020. The logarithm is taken in float32, as trained models have it.
     """
@@ -338,17 +338,18 @@ def project(
     The result's q is [..., head, query, dim], its k and v [..., kv, key, dim or v_dim].
     """
     spec = attention.spec
-    if memory is None:
-        source = x
-    else:
-        source = memory
-    # of the tokens that are computed as queries; `asking` is None for all
+    # what the queries come from, of the tokens that are computed as such (`asking` is None for all);
+    # and what keys and values come from. In cross-attention x holds no other tokens any more
     positions = context.positions[context.asking or slice(None)]
     if memory is None:
-        x = context.queries_of(x)
+        query_input = context.queries_of(x)
+        source = x
+    else:
+        query_input = x
+        source = memory
 
     # queries, keys and values
-    q, k, v, vectors = _project_inputs(attention, x, source, context)
+    q, k, v, vectors = _project_inputs(attention, query_input, source, context)
     q, k, v = _split_and_normalise(attention, q, k, v)
     q, k = _rotate_and_norm(attention, q, k, memory, context)
     if spec.temperature is not None:
@@ -388,7 +389,7 @@ def project(
         key_lengths=context.key_lengths if memory is None else context.memory_lengths,
         extra_keys=extra_keys,
         sinks=attention.find("sinks") if spec.sinks else None,
-        apart=_separate_queries(attention, x, source, positions),
+        apart=_separate_queries(attention, query_input, source, positions),
     )
     return Projection(q, k, v, rule, scores)
 
@@ -399,13 +400,14 @@ def _project_inputs(
     """Queries of x, keys and values of `source`, each [..., token, width of all heads] and clipped
     where the spec says so; with the vectors of relative positions, None for a model without any.
 
-    source: the tokens that are looked at: those of x, after those of earlier steps if there are any;
-        or another text's.
+    x: what enters the attention, of the tokens that are computed as queries.
+    source: the same of all tokens of the text; in cross-attention, an encoder's output.
     """
     spec = attention.spec
     vectors = None
     if isinstance(spec.position, Disentangled | RelativeSines):
-        # in these models x is part of `source`, and places are learned for all of its tokens
+        # in these models x is part of `source`, whose queries are projected together with its keys
+        # and with the positions, and then cut to those of x
         q, k, v, vectors = project_with_places(attention, spec.position, source)
         q = context.queries_of(q)
     elif spec.latent is None:

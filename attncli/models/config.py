@@ -130,7 +130,10 @@ class Config:
         self, *keys: str, default: int | None = None, least: int = 1, most: int = LARGEST
     ) -> int:
         """A whole number in [least, most]: the value of the first of the keys that is set, else the
-        default. Raises InputError where neither is there."""
+        default. Raises InputError where neither is there.
+
+        most: far above what any model has, so that an absurd file is refused before it costs memory.
+        """
         value = self._required_value(keys, default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise self._value_error(
@@ -519,6 +522,7 @@ def _note_idle_share(config: Config, kind: str, share: float) -> None:
     """Add the note that a config's `partial_rotary_factor` has no effect, since models of its
     family rotate whole heads.
 
+    kind: of scaling; "default" for none. share: the config's factor.
     Raises UnsupportedError where the rotary embedding is scaled besides.
     """
     if kind != "default":
@@ -672,10 +676,11 @@ def stretched_scale(config: Config) -> float:
     not set that or does not scale positions. It is squared, since queries and keys both have it.
     """
     inside = _rope_of_all_layers(config)
-    mscale = inside.get("mscale_all_dim")
+    is_stated = bool(inside.get("mscale_all_dim"))
     rope_type = inside.get("rope_type", "type") or "default"
-    if rope_type == "default" or not mscale:
+    if rope_type == "default" or not is_stated:
         return 1.0
+    # `number` refuses what is none
     return _log_factor(inside.number("factor"), inside.number("mscale_all_dim")) ** 2
 
 
@@ -691,7 +696,10 @@ def _log_factor(factor: float, share: float) -> float:
 
 def _longrope(inside: Config, longest: int, original: int, dims: int) -> LongRope:
     """LongRoPE scaling from the rotary settings, `inside`: a divisor for each rotated pair, for
-    texts of at most `original` tokens and for longer ones."""
+    texts of at most `original` tokens and for longer ones.
+
+    longest: the longest text that the model is made for. dims: the entries that are rotated.
+    """
     factor = inside.number("factor", default=longest / original)
     magnitude = inside.cap("attention_factor", default=None)
     if magnitude is None:  # the paper's formula
@@ -774,7 +782,7 @@ def global_tokens(spec: Spec) -> tuple[int, ...]:
 
 # Decoders that a config turns into encoders: `is_causal` false lets every token see later ones.
 
-KEY = "is_causal"
+IS_CAUSAL = "is_causal"
 
 
 POSITION_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
@@ -800,7 +808,11 @@ def seen_both_ways(config: Config, spec: Spec) -> Spec:
     transformers has it. Raises UnsupportedError for a mask without a symmetric form.
     """
     # a family that reads `is_causal` itself has its masks right already
-    if spec.decoder is not None or KEY in config.read_keys or config.flag(KEY, default=True):
+    if (
+        spec.decoder is not None
+        or IS_CAUSAL in config.read_keys
+        or config.flag(IS_CAUSAL, default=True)
+    ):
         return spec
     return replace(spec, blocks=tuple(_both_ways(config, block) for block in spec.blocks))
 
@@ -811,7 +823,7 @@ def _both_ways(config: Config, block: Block) -> Block:
     mask = mirror_mask(block.attention.mask)
     if mask is None:
         raise config.refuse(
-            KEY,
+            IS_CAUSAL,
             message(
                 "true: the mask {spec} has no form that sees later tokens",
                 spec=block.attention.mask.spec(),

@@ -151,7 +151,8 @@ def stored_sizes(
     """The bytes that the tensors of a model, encoder or decoder take in the files, from the headers
     alone: each layer, its feed-forward part, a token's embedding and the output head.
 
-    tensors: by name. head: the model's output head; None for none.
+    tensors: by name. binding: which of them plays which role. head: the model's output head; None
+        for none.
     """
 
     def bytes_of(bindings: Iterable[TensorBinding]) -> int:
@@ -506,6 +507,7 @@ def free_memory(root: Path = Path("/")) -> MemoryBudget:
     """
     assumption = MemoryBudget(UNKNOWN, message("an assumption: this system does not say"))
     budgets = (*_system_memory(root), *_control_groups(root), *_process_limits(root))
+    # below 0 where a limit was lowered under what is in use already
     free = min(budgets, key=lambda budget: max(budget.bytes, 0), default=assumption)
     return replace(free, bytes=max(free.bytes, 0))
 

@@ -342,7 +342,10 @@ def _feed_forward_roles(prefix: str, part: Mlp, width: int) -> Iterator[Role]:
 
     prefix: of the names, such as "mlp".
     """
-    for name in ("up", "gate") if part.gated else ("up",):
+    names = ["up"]
+    if part.gated:
+        names.append("gate")
+    for name in names:
         yield Role(f"{prefix}.{name}.weight", (part.width, width))
     yield Role(f"{prefix}.down.weight", (width, part.width))
 
@@ -939,7 +942,9 @@ class _Binder:
         """The output head of a tied model whose file holds it in place of the token table, which is
         the same matrix; None where it is not there."""
         source = self.names.outside.get("head")
-        for module in source.split("|") if isinstance(source, str) else ():
+        if not isinstance(source, str):
+            return None
+        for module in source.split("|"):
             for tensor in (f"{self.prefix}{module}.weight", f"{module}.weight"):
                 if tensor in self.tensors:
                     return tensor

@@ -526,6 +526,7 @@ def _check_output_and_widths(weights: Mapping[str, Array], label: _Labels, mixed
     """Raise InputError for a bias, output projection or norm of another width than what it is
     applied to. The output may have another width than the attention's input.
 
+    label: names tensors as the file does.
     mixed: the width of what the heads put out side by side, heads · d_v.
     """
     output = weights.get("o.weight")
@@ -727,6 +728,7 @@ def orient(
     """The matrices by role turned to [out, in], and notes for the user where shapes allow either
     orientation or rule out the layout's usual one.
 
+    request: what the user states about the file.
     usual: how this layout stores them. Taken as usual unless the user says otherwise or the shapes
         (or the user's d_model) allow only the other way.
     names: the tensors' own, for the notes.

@@ -210,11 +210,11 @@ class CheckpointStore:
 
         name: the role.
         """
-        if (name, array_kind(backend)) not in self._outer_arrays:
+        kind = array_kind(backend)
+        if (name, kind) not in self._outer_arrays:
             arrays = self._read_roles(backend, bound)
-            kind = array_kind(backend)
             self._outer_arrays |= {(role, kind): array for role, array in arrays.items()}
-        return self._outer_arrays[name, array_kind(backend)]
+        return self._outer_arrays[name, kind]
 
     def _bindings_in_order(self, layer: int) -> list[TensorBinding]:
         """A layer's tensors in the order in which `run_block` asks for them."""
@@ -222,7 +222,8 @@ class CheckpointStore:
         order = {role.name: place for place, role in enumerate(roles)}
 
         def first_use(bound: TensorBinding) -> int:
-            """The place in the order of the first role that a tensor plays."""
+            """The place in the order of the first role that a tensor plays; behind all for one that
+            the run never asks for."""
             return min(order.get(role.name, len(order)) for role in bound.roles)
 
         bindings = [bound for bound in self.binding.layers[layer] if not bound.shared]
@@ -277,7 +278,8 @@ class _OuterWeights(TableWeights):
 
     def product(self, role: str, x: Array) -> Array | None:
         """x·Wᵀ, [..., row], computed while the table W is read from the file; None for one that is
-        kept in memory, shares a tensor or is stored transposed: the caller then multiplies."""
+        kept in memory, shares a tensor, is stored transposed or has another width than x: the caller
+        then multiplies."""
         bound = self._store.binding.outer.get(role)
         if bound is None or not self._is_apart(role, bound):
             return None
@@ -301,7 +303,7 @@ class _OuterWeights(TableWeights):
         row_bytes = prod(shape[1:]) * ITEM[self._backend.dtype]
         if shape[0] * row_bytes < TILED_FROM:
             return None
-        step = max(TILE // row_bytes, 1)
+        step = max(TILE // row_bytes, 1)  # at least one row, however wide
         return (
             self._store._table_rows(self._backend, role, range(start, min(start + step, shape[0])))
             for start in range(0, shape[0], step)

@@ -529,7 +529,10 @@ class _LayerWriter(Struct, frozen=True, eq=False):
 
     def attend(self, kind: Kind, trace: LayerTrace, weights: Weights) -> None:
         """Add to the taps, one for each receiver of the stream, what an attention writes to it: a part
-        for each head and one for the bias; and a mixer's part."""
+        for each head and one for the bias; and a mixer's part.
+
+        kind, trace: which of the layer's attentions, and what it did.
+        """
         if not self.taps:
             return
         backend = self.backend

@@ -627,15 +627,14 @@ def values_of_rows(interventions: Interventions, asking: slice | None) -> Interv
     `Replace` are cut to these rows. Unchanged where all rows are computed (None)."""
     if asking is None:
         return interventions
-    return {
-        place: [
-            replace(change, values=change.values[..., asking, :])
-            if isinstance(change, Replace)
-            else change
-            for change in changes
-        ]
-        for place, changes in interventions.items()
-    }
+
+    def cut(change: Intervention) -> Intervention:
+        """The intervention with its values, if it has any, for these rows alone."""
+        if isinstance(change, Replace):
+            return replace(change, values=change.values[..., asking, :])
+        return change
+
+    return {place: [cut(change) for change in changes] for place, changes in interventions.items()}
 
 
 class BranchResult(Struct, frozen=True, eq=False):

@@ -78,7 +78,7 @@ for rounding.
 def varies(rows: Floats) -> bool:
     """Whether vectors [..., token, width] differ from token to token by more than rounding does."""
     largest_difference = np.abs(rows - rows[..., :1, :]).max(initial=0)
-    largest_number = max(np.abs(rows).max(initial=0), 1e-30)
+    largest_number = max(np.abs(rows).max(initial=0), 1e-30)  # vectors of zeros do not differ
     return bool(largest_difference > SAME_WITHIN * largest_number)
 
 
@@ -138,9 +138,10 @@ def _grows_evenly(bias: Floats) -> bool:
     # the last query sees all keys; from key to key its bias must grow by the same step
     last = bias[..., -1, :]
     steps = np.diff(last[:, np.isfinite(last).all(0)], axis=-1)
-    if steps.shape[-1] <= 1:
+    if steps.shape[-1] <= 1:  # one step is like itself
         return False
     largest_change = np.abs(np.diff(steps, axis=-1)).max()
+    # 1e-30: steps that are all 0 do not change either
     return bool(largest_change < SAME_WITHIN * max(np.abs(steps).max(), 1e-30))
 
 
@@ -443,6 +444,7 @@ def _relative_difference(backend: Backend, array: Array, library_array: Array) -
     numbers.
     """
     reference = backend.numpy(library_array)
+    # 1e-30 against a division by 0
     return float(
         np.abs(backend.numpy(array) - reference).max() / max(np.abs(reference).max(), 1e-30)
     )

@@ -164,6 +164,8 @@ class _ShapeRun:
     def _mask_in(self, module: Any, mask: Any, window: Any) -> Mask:
         """The mask of a call: the one remembered for this tensor, else the one that the module's
         attributes describe.
+
+        window: how many keys a query sees, its own included; None for no window.
         """
         for tensor, meaning in self.masks:
             if tensor is mask:

@@ -538,7 +538,7 @@ class SameBucket(DerivedMask, frozen=True, eq=False):
 @final
 class MatrixMask(Mask, frozen=True, eq=False):
     """Visibility read from a file or an array: `values` is boolean, [key] or [query, key] or [head,
-    query, key]. `name` is what it is called where masks are named.
+    query, key]. `name` is the file's, for descriptions and errors.
     """
 
     values: np.ndarray[Any, Any]
