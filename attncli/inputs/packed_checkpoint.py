@@ -399,10 +399,9 @@ class _PackedMatrices:
         )
         stored = self.raw.read(size)
         shape = tuple(int(length) for length in stored.reshape(-1))
+        # (two lengths, one of them below 1, are refused by the checks that follow)
         if len(shape) != 2 or min(shape) < 1:
-            self.check_shape(
-                size, (2,)
-            )  # two lengths below 1 are refused by the checks that follow
+            self.check_shape(size, (2,))
         rows, words = self.shape(packed)
         if words and shape[1] > 0:  # a word has 32 bits
             bits = 32 * words // shape[1]
@@ -528,11 +527,12 @@ class _PackedMatrices:
         pairs of codes with a scale for each block."""
         if "SCB" in parts:
             weight, scale = self.stored_parts(module, parts, "weight", "SCB")
-            rows, _ = shape = self.shape(weight)
+            shape = self.shape(weight)
+            rows, columns = shape
             self.check_shape(scale, (rows,))
             # a row's scale is its largest number, stored as 127
             by_row = ScaledRows(
-                self.raw, weight, scale, zero=None, block=(1, shape[1]), factor=1 / 127
+                self.raw, weight, scale, zero=None, block=(1, columns), factor=1 / 127
             )
             # how bytes are laid out on a GPU, of no meaning here: only marked as used
             idle = [parts[name] for name in ("weight_format",) if name in parts]

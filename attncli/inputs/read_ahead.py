@@ -238,6 +238,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         if self.in_out:
             # a piece adds to every number of the product, whose copies for many rows are too large
             return few and rows.dtype.itemsize >= 4
+        # few rows are multiplied by blocks, where there are blocks that are small enough
         can_block = not few or numpy_backend.block_of(rows) is not None
         return rows.dtype.itemsize >= 4 and rows.flags.c_contiguous and can_block
 

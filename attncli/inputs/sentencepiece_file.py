@@ -48,7 +48,7 @@ class SentencePieces(Struct, frozen=True):
         """
         # GGUF calls merging pairs by score "llama", and the unigram rule "t5"
         return {
-            "general.architecture": "",
+            "general.architecture": "",  # of a model, which is not here
             "tokenizer.ggml.model": "llama" if self.rule == PAIRS else "t5",
             "tokenizer.ggml.tokens": StringTable.of(self.pieces),
             "tokenizer.ggml.scores": np.asarray(self.scores),

@@ -489,7 +489,7 @@ def _tekken(files: VocabularyFolder) -> PieceTokenizer:
     ]
     # the metadata of a GGUF file that would say the same
     values = {
-        "general.architecture": "",
+        "general.architecture": "",  # of a model, which is not here
         # 1 is the usual id of the token that begins a text
         "tokenizer.ggml.bos_token_id": specials.index("<s>") if "<s>" in specials else 1,
         "tokenizer.ggml.add_bos_token": True,

@@ -653,9 +653,10 @@ _CHARSMAP = re.compile(rb'"precompiled_charsmap"\s*:\s*"([A-Za-z0-9+/]{0,8})')
 def check_charsmap(raw: bytes, where: str) -> None:
     """Raise InputError for a file that names a table of characters larger than the file: the
     library makes room for it first."""
+    # any letter of a name or value may be written as an escape, such as \u0063 for c; without the
+    # name and without escapes there is no such table
     if b"charsmap" not in raw and b"\\u00" not in raw:
         return
-    # any letter of a name or value may be written as an escape
     plain = _ESCAPE.sub(lambda match: bytes.fromhex(match[1].decode()), raw).replace(b"\\/", b"/")
     for match in _CHARSMAP.finditer(plain):
         # the table is in base64; its first four bytes state the size of a part (a text that is too

@@ -233,7 +233,8 @@ def _check_places(arguments: Mapping[str, Any]) -> None:
         # raises for numbers that the model does not have
         layer, head = (EVERY if place is None else [place] for place in places)
         choose_heads_of(model.spec, layer, head)
-    tokens, query = arguments.get("tokens"), arguments.get("query")
+    tokens = arguments.get("tokens")
+    query = arguments.get("query")
     if not isinstance(query, int) or not isinstance(tokens, Sequence):
         return
     if not 0 <= query < len(tokens):

@@ -1010,6 +1010,7 @@ OnBlock = Callable[[int, str, RowBlock], None]
 @np.errstate(over="ignore")
 def round_trace(backend: Backend, trace: LayerTrace) -> LayerTrace:
     """The trace with its arrays in `backend.dtype`; stages that share an array go on sharing it."""
+    # each array is rounded once, under one of the names that it has
     name_of_array = {id(array): name for name, array in trace.stages.items()}
     leaving = trace.leaving
 

@@ -432,11 +432,11 @@ def _taps(
     spec = model.spec
     store = model.store
     dtype = np.float64 if backend.dtype == "float64" else np.float32
-    known: dict[tuple[int, str], _StreamNorm] = {}  # by layer and place
+    read_norms: dict[tuple[int, str], _StreamNorm] = {}  # by layer and place
 
     def read(layer: int, place: str, norm: Norm) -> _StreamNorm:
         """The norm at a place with its weight, which is read once."""
-        if (layer, place) not in known:
+        if (layer, place) not in read_norms:
             if place == "final":
                 weights = store.outer(backend)
             else:
@@ -445,8 +445,8 @@ def _taps(
                 weight = numbers(backend, weights(f"{place}.weight"))
             else:
                 weight = None
-            known[layer, place] = _StreamNorm(norm, weight)
-        return known[layer, place]
+            read_norms[layer, place] = _StreamNorm(norm, weight)
+        return read_norms[layer, place]
 
     taps = []
     for number, receiver in enumerate(receivers):
