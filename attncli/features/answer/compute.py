@@ -70,6 +70,8 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 TIMES = 2.0
 """How many times the largest change of a random span a region must lose to matter."""
 SENTENCE = re.compile(r".+?(?:[.!?]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”’」』]*|\n|$)\s*", re.DOTALL)
+"""A sentence and the blanks behind it: up to marks that end one, with closing quotes and brackets,
+before a blank (3.14 ends none); up to such marks of Chinese or Japanese; or up to the end of a line."""
 
 
 class WrittenAnswer(Struct, frozen=True):
@@ -1066,7 +1068,7 @@ class _Plan(Struct, frozen=True, eq=False):
             for block in spec.blocks
         )
         parts = self.runs.stretches(self._other_cuts(), after_own=self.runs.can_resume)
-        # the own run's, and those of every stretch on the way to the one that runs
+        # of the own run, of the one that runs, and of every stretch on the way to it
         copies = 2 + max((part.depth for part in parts), default=0)
         memory: dict[str, int] = {
             message("keys and values that runs share"): copies * width * estimate.tokens * item
@@ -1210,6 +1212,7 @@ def _run_answer(
     if target is not None:
         return AnswerResults(answer=list(choose_target(model, tokens, target, note=note).ids))
     limit = model.spec.max_positions
+    # a prompt that itself is too long is refused by `generate`
     if limit is not None and len(tokens) < limit < len(tokens) + length:
         raise LimitError(
             "{prompt} tokens and {count} new ones are more than the model's {limit} positions",

@@ -44,10 +44,11 @@ class HeadEstimate(Struct, frozen=True):
 
 
 class _WatchedOutput(ReadWeights):
-    """A layer's weights whose output projection of the heads remembers what it is given. passed:
-    that, [token, head·dim]; slope: a variable of zeros added to it, whose gradient is that of
-    `passed`; None in a run without gradients.
+    """A layer's weights whose output projection of the heads remembers what it is given.
 
+    passed: that, [token, head·dim]; None before the layer has run.
+    slope: a variable of zeros added to it, whose gradient is that of `passed`; None before the layer
+        has run, and in a run without gradients.
     sloped: whether the run has gradients.
     """
 
@@ -166,6 +167,7 @@ class _BackwardRun:
         from, the stages that its trace is to keep, and what is cut; None for no cut."""
         past: Past = {}
         first = self._runs.first_query
+        # a prompt of one token has none before the first query; layers without attention have none
         if first and layer in self._past:
             past[layer] = tuple(self._array(array[..., :first, :]) for array in self._past[layer])
         context = self._model.context(self._tokens, self._plain, keep)
@@ -180,7 +182,8 @@ class _BackwardRun:
         return {(layer, "self"): [KnockOut(heads, queries, tuple(self._keys))]}
 
     def _numbers(self, array: Array | None) -> Floats:
-        """An array of either backend as NumPy numbers in the precision of this run."""
+        """An array of either backend as NumPy numbers in the precision of this run. None is for the
+        type alone: what `_WatchedOutput` remembers is there once its layer has run."""
         return np.asarray(self._backend.numpy(array), self._plain.dtype)  # type: ignore[arg-type]
 
     def _array(self, array: Array) -> Array:

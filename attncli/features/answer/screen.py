@@ -89,7 +89,10 @@ def _plain_cells(document: AnswerDocument) -> Iterator[dict[str, object]]:
             "other_answer": None if effect.other_answer is None else effect.other_answer.text,
         }
     # a single sentence is the answer, whose changes stand above
-    for effect in document.effects if len(document.answer.sentences) > 1 else ():
+    by_sentence: Sequence[AnswerEffect] = ()
+    if len(document.answer.sentences) > 1:
+        by_sentence = document.effects
+    for effect in by_sentence:
         name = document.regions[effect.region].name
         for number, change in enumerate(effect.by_sentence):
             yield {"region": name, "sentence": number, "change": float(change)}
@@ -212,7 +215,8 @@ def _sentence_table(document: AnswerDocument, view: View) -> Lines:
     # those of the largest loss of any sentence (a loss is below 0), in the order of the document
     largest = sorted(effects, key=lambda effect: min(effect.by_sentence))[:MOST_NAMED]
     chosen = [effect for effect in effects if effect in largest]
-    width = max(view.width // 3, 16)  # cells of a sentence
+    # cells of a sentence: a third, which leaves some ten for each of `MOST_NAMED` changes
+    width = max(view.width // 3, 16)
     rows = [
         [
             quote_text(short(document.answer.sentences[place].text, width, view), view),
@@ -278,15 +282,16 @@ def _subset_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
     subsets = document.subsets
     if subsets is UNSET:
         return
-    places = {effect.region: effect for effect in document.effects}
+    effects = {effect.region: effect for effect in document.effects}
     if subsets.hidden is not UNSET:
-        names = [quoted_leaf(document, places[place], view) for place in subsets.hidden.regions]
+        hidden = [effects[region] for region in subsets.hidden.regions]
+        names = [quoted_leaf(document, effect, view) for effect in hidden]
         yield say(
             view,
             "{names} hide each other: without one of them the answer loses at most {most} nats a token,"
             " without all of them its mean log probability changes by {change}.",
             names=listing(names, " and "),
-            most=format_fixed(max(-places[place].change for place in subsets.hidden.regions), 2),
+            most=format_fixed(max(-effect.change for effect in hidden), 2),
             change=format_signed(subsets.hidden.change, 2),
         )
     if subsets.lds is None or subsets.low is None or subsets.high is None:
@@ -323,7 +328,7 @@ def answer_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
     yield from _other_sentences(document, view)
     unnamed = sources
     if rests_on_none:
-        unnamed = sources[1:]
+        unnamed = sources[1:]  # `_none_sentences` has told of the first
     yield from _unused_sentences(document, unnamed, view)
     if used or undecided:
         yield from _idle_sentences(document, sources, view)
@@ -340,6 +345,7 @@ def _next_step(document: AnswerDocument, used: Sequence[AnswerEffect], view: Vie
     """The sentence that names options which would test the result: --weigh for the first region that
     is listed whole, and --each-head; --each-head alone where no region can be named.
     """
+    # a region that holds others was cut without these, but --weigh would take all of its tokens
     whole = [effect for effect in used if not effect.without]
     names = [document.regions[effect.region].name for effect in whole]
     if not names or names[0] == REST:
@@ -404,7 +410,7 @@ def _used_sentences(
     """
     names = listing([quoted_leaf(document, effect, view) for effect in used], " and ")
     first = used[0]
-    places: dict[str, object] = {
+    values: dict[str, object] = {
         "region": quoted_leaf(document, first, view),
         "names": names,
         "before": share_text(document.answer.logprob),
@@ -418,22 +424,22 @@ def _used_sentences(
             " that say the same hide each other: --subsets, or one region over both, takes them away"
             " together.",
             small=format_fixed(SMALL_LOSS, 2),
-            **places,
+            **values,
         )
     elif len(used) == 1:
         template = message(
             "The answer rests on {region}: without it the probability of its tokens falls from"
             " {before} to {after} on average ({loss} nats a token).",
-            **places,
+            **values,
         )
     else:
         template = message(
             "The answer rests on {names}: without {region} the probability of its tokens falls from"
             " {before} to {after} on average ({loss} nats a token).",
-            **places,
+            **values,
         )
     yield say(view, template)
-    random = first.random or []
+    random = first.random or []  # it may be UNSET
     if len(used) > 1:
         yield from _compared_sentences(document, used, view)
     elif random:
@@ -467,6 +473,7 @@ def _attention_sentences(
     first: the effect of the region that the answer rests on most.
     """
     sources = [effect for effect in document.effects if effect.is_source and effect.even > 0]
+    # an even share of 0 is that of a region where heads rest alone, which is left out of both
     if len(sources) < 2 or first.even == 0:
         return
     most = max(sources, key=lambda effect: effect.attention / effect.even)
@@ -518,6 +525,7 @@ def _open_sentences(
 
     effects: theirs, the largest loss first.
     """
+    # those that were to be compared, as in `answer.compute`: the largest losses, which come first
     losses = [
         effect for effect in document.effects if effect.is_source and effect.change <= -LITTLE
     ]
@@ -580,7 +588,7 @@ def _unused_sentences(
         yield say(
             view,
             "Without these the answer is likelier: {regions}.",
-            regions=_changes_text(document, likelier[::-1], view),
+            regions=_changes_text(document, likelier[::-1], view),  # the largest gain first
         )
 
 

@@ -42,7 +42,8 @@ def cache_rows(document: CacheDocument) -> Iterator[Sequence[object]]:
 
 
 def _columns(document: CacheDocument) -> list[Column[CachePolicy]]:
-    """The columns of the table of policies: what each keeps, what it changes and what it saves."""
+    """The columns of the table of policies: what each keeps, what it changes and what it saves.
+    Those without a name stand in tables for programs alone, those without a key on screens alone."""
 
     def least_share(policy: CachePolicy) -> float | None:
         """The share that the head which keeps least keeps; None where the document has no heads."""
@@ -336,7 +337,7 @@ def _answer_change_sentences(
     if not changed or document.logprob is None:
         return []
     text = quote_text(joined_text(token.text for token in document.target), view)
-    # `or 0.0` is for the type alone: all of these have a change
+    # `or 0.0` is for the type alone, here and below: all of these have a change and a `logprob`
     least = min(changed, key=lambda policy: abs(policy.change or 0.0))
     most = max(changed, key=lambda policy: abs(policy.change or 0.0))
     changes = {policy.policy: _fixed_or_dash(policy.change, signed=True) for policy in changed}
@@ -409,6 +410,7 @@ def _region_sentences(
     parts = []
     for policy in rivals:
         shares: dict[str, float] = {}  # by the name of a region
+        # `or ()` is for the type alone: a document with regions has them for every policy
         for row, region in zip(document.regions, policy.regions or (), strict=True):
             kept = _kept_share(region)
             if kept is not None:
@@ -460,6 +462,7 @@ def _least_kept_head(policy: CachePolicy) -> HeadKept | None:
     """The head of which a policy keeps the smallest share of weight; None where no head's share is
     known."""
     heads = [head for head in policy.heads if _kept_share(head) is not None]
+    # `or 0.0` is for the type alone
     return min(heads, key=lambda head: _kept_share(head) or 0.0, default=None)
 
 

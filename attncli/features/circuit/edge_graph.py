@@ -58,8 +58,7 @@ class EdgeReader(Struct, frozen=True):
 
 
 class EdgeGraph(Struct, frozen=True):
-    """The writers and readers of a model in the order in which they run. rows: of each layer, the
-    first reader of its attention, that of its feed-forward part and the next layer's first."""
+    """The writers and readers of a model in the order in which they run."""
 
     writers: tuple[EdgeWriter, ...]
     readers: tuple[EdgeReader, ...]
@@ -141,8 +140,9 @@ def _obstacle(block: Block) -> Message | str | None:
         return message("its queries, keys and values do not each come from one projection")
     if attention.hashing is not None or attention.shared is not None:
         return message("its keys are those of other vectors")
-    changed = ("attn.sum", "mlp.sum")
-    if block.normed or not block.residual or any(place in block.norms for place in changed):
+    norms_of_sums = ("attn.sum", "mlp.sum")
+    has_norm_of_sum = any(place in block.norms for place in norms_of_sums)
+    if block.normed or not block.residual or has_norm_of_sum:
         return message("a norm changes the sum of what earlier parts wrote")
     return None
 
@@ -168,7 +168,7 @@ def live_edges(graph: EdgeGraph, mask: Mask) -> Mask:
         if reader.nodes and not is_read[list(reader.nodes)].any():
             continue
         live[number] = mask[number] & is_fed
-        is_read |= live[number]
+        is_read |= live[number]  # the writers of its live edges
     return live
 
 

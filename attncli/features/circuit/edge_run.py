@@ -189,6 +189,7 @@ class _ReplacedRun:
         # the numbers of the next reader and of the next writer
         self.reader = 0
         self.writer = 1
+        # those of the layer that runs: `attend` sets them; these are read by nobody
         self.weights: Weights = circuit.model.store.outer(circuit.plain)
 
     def attend(self, layer: int, block: Block) -> None:
@@ -329,7 +330,7 @@ class _GradientRun:
 
         # the heads, up to what they mix
         names = projections(block)
-        # its products get zeros added, whose gradients are those of the products
+        # zeros are added to what these projections give, and their gradients are those of m there
         watched = SlopeWeights(weights, frozenset(names))
         attention = LayerAttention(backend, watched, "attn", block.attention)
         entering = normalise_at(backend, block, weights, "attn.in", self.hidden)

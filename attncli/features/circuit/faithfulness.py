@@ -111,7 +111,7 @@ def without_each(graph: EdgeGraph, edges: Floats) -> list[Mask]:
     """
     masks = []
     for reader, writer in edges.tolist():
-        mask = graph.mask
+        mask = graph.mask  # a new array each time
         mask[reader, writer] = False
         masks.append(mask)
     return [*masks, graph.mask]
@@ -138,4 +138,6 @@ def overlap_of_resamples(
     either = sizes[:, None] + sizes[None, :] - both
     # each pair of circuits once
     first, second = np.triu_indices(len(chosen), 1)
-    return float((both[first, second] / np.maximum(either[first, second], 1.0)).mean())
+    # two circuits without edges overlap by 0 / 1
+    overlaps = both[first, second] / np.maximum(either[first, second], 1.0)
+    return float(overlaps.mean())

@@ -287,7 +287,8 @@ def _ends(document: CircuitDocument, edge: SizedEdge) -> set[str]:
     layer, letters, number = edge.to.partition("KV")
     if not letters:
         return {edge.to}
-    group = max(document.model.heads // max(document.model.kv_heads or 1, 1), 1)
+    # a document that was read from a file may have 0 key-value heads, or more than heads
+    group = max(document.model.heads // max(document.model.kv_heads, 1), 1)
     first = int(number) * group
     return {f"{layer}H{head}" for head in range(first, first + group)}
 
@@ -315,5 +316,6 @@ def _range(sizes: Sequence[CircuitSize]) -> list[float]:
     intervals, and at least from 0 to 1."""
     values = [0.0, 1.0]
     for size in sizes:
+        # 0, which is on the axis anyway, where there is no interval
         values += [size.faithfulness, size.random, size.low or 0.0, size.high or 0.0]
     return [min(values), max(values)]

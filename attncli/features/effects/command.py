@@ -125,8 +125,10 @@ def measures(options: MeasureOptions) -> tuple[Measure, ...]:
     # the declared spelling of each name, which has the type of a measure; others drop out
     chosen_measures = tuple(measure for name in names for measure in MEASURES if measure == name)
     if len(chosen_measures) != len(names) or not names:
-        # the first name that is no measure; the whole option where it holds no name
-        wrong, *_ = [*(name for name in names if name not in MEASURES), text]
+        unknown_names = [name for name in names if name not in MEASURES]
+        wrong = text  # where it holds no name
+        if unknown_names:
+            wrong = unknown_names[0]
         raise UsageError(
             "--measure {wrong} is no measure", expected=listing(MEASURES), wrong=repr(wrong)
         )
@@ -264,6 +266,7 @@ def ablate(
             "--baseline draws random changes for one text, and --lines gives several",
             expected="one or the other",
         )
+    # one document over all texts; --ndjson and --svg want one for each
     is_over_texts = text.lines and not output.ndjson and output.svg is None
     if removal.start is None or removal.end is None:
         link = None
@@ -405,7 +408,7 @@ def _ablate_regions(
     from attncli.inputs.hub import own_cache_folder
 
     hint = message("a shorter text, or fewer regions")
-    # a region that holds others is cut without these
+    # no note that regions share tokens: one that holds others is cut without these
     quiet = environment.without_notes()
     source_text = request.one_text(environment, text)
     with request.errors_located_in(source_text):

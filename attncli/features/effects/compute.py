@@ -298,7 +298,7 @@ def logits(
             tells the logit as a sum over the words of the text, with attention held as it was, and
             what becomes of it as words are taken out.
         lens: Whether it also tells what each layer would say next.
-        unknown: Whether it may be one that the model does not know.
+        unknown: Whether `query` may be a token that the model does not know.
         tokens: Those of the text; None to let the model's tokenizer find them.
         note: Called with a sentence that says what an ambiguous name was read as.
         on_cost: Called before the work starts, with its estimated cost and the number of tokens.

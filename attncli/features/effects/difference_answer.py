@@ -329,6 +329,7 @@ def _first_head(
         template = message("With this link cut in {head} it {lost}{interval}.")
     else:
         template = message("Without {head} it {lost}{interval}.")
+    # only numbers over pairs have an interval
     low = None if difference.low is UNSET else difference.low
     high = None if difference.high is UNSET else difference.high
     head = head_phrase(row, view)
@@ -401,6 +402,7 @@ def _mover(rows: list[EffectRow], view: View) -> Iterator[str]:
     """
     for row in rows:
         difference = row.difference
+        # `writes` is UNSET or None where it was not measured; of a loss of 0 there is no share
         if difference is UNSET or not difference.all or not isinstance(difference.writes, float):
             continue
         if abs(difference.writes / difference.all) > MOVES:  # it acts by what it writes

@@ -242,6 +242,7 @@ def patch(
         reader = swept.reader
         patched_next = partial(_next_by_sweep, text, plan, memory)
     corrupt_value = float(reader.baseline["m"][0])
+    # `not … >=`, so that NaN is refused, too
     if not abs(goal - corrupt_value) >= patching.least:
         raise InputError(
             "both texts give the same: {goal:.6g} and {corrupt_value:.6g}",
@@ -428,7 +429,7 @@ class _Recovery:
     name "m".
     """
 
-    target: int | None = None
+    target: int | None = None  # a `Reader` has one; that of patching stands in its request
 
     def __init__(
         self, model: Model, backend: Backend, request: _PatchReading, hidden: Array, first: int
@@ -460,6 +461,7 @@ class _Recovery:
                 ]
             )
             lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(self._request.clean)
+            # NaN for a vector of length 0
             with np.errstate(divide="ignore", invalid="ignore"):
                 return {"m": vectors @ self._request.clean / lengths}
         measured = after[:, patching.query[-1] - self._first]
@@ -572,8 +574,8 @@ def patched_projections(
 
         number: which of `receivers`.
         """
-        mixed = np.asarray(backend.numpy(event.trace.stages["mixed"]), np.float64)
         stages = event.trace.stages
+        mixed = np.asarray(backend.numpy(stages["mixed"]), np.float64)  # [head, token, v_dim]
         if "gate" in stages:
             gate = np.asarray(backend.numpy(stages["gate"]), np.float64)
         else:
@@ -629,7 +631,7 @@ def run_paths(
     # the unchanged run, up to the first receiver's layer shared by all senders
     first = min(receiver.layer for receiver in receivers)
     hidden = model.store.embed(backend, text.tokens)
-    entering = hidden
+    entering = hidden  # what enters that layer
     own = dict[int, dict[str, Array]]()  # by layer of a receiver: its queries, keys and values
     model.store.expect(range(len(spec.blocks)))
     for index, block in enumerate(spec.blocks):
@@ -697,7 +699,7 @@ def parse_receivers(names: Sequence[str], spec: Spec) -> list[PathReceiver]:
     """Parse the values of `--into`, such as "L5H11:q", into receivers. Raises InputError for
     malformed names and for heads that the model lacks."""
     receivers = []
-    sides: dict[str, Side] = {"q": "q", "k": "k", "v": "v"}
+    sides: dict[str, Side] = {"q": "q", "k": "k", "v": "v"}  # for the type: a letter is its side
     for name in [part.strip() for argument in names for part in argument.split(",")]:
         place, colon, letter = name.partition(":")
         address = parse_head(place.strip())
@@ -714,6 +716,7 @@ def parse_receivers(names: Sequence[str], spec: Spec) -> list[PathReceiver]:
                 message("there is no head {name}", name=place),
                 expected="layers 0 to {layers}, heads 0 to {heads}",
                 layers=len(spec.blocks) - 1,
+                # of that layer, or of the last one where there is no such layer
                 heads=spec.blocks[min(layer, len(spec.blocks) - 1)].attention.heads - 1,
             )
         receivers.append(PathReceiver(layer, head, side))

@@ -242,7 +242,9 @@ def _inner_width(block: Block) -> int:
 
 
 def _heads_width(block: Block) -> int:
-    """Numbers per token in queries, keys, values and outputs of all heads of a layer."""
+    """Numbers per token in queries, keys, values and outputs of all heads of a layer, with room for
+    a copy of each."""
+    # heads · (head_dim + v_dim) are queries and outputs, kv_heads · (…) keys and values
     return sum(
         2 * (attention.heads + attention.kv_heads) * (attention.head_dim + attention.v_dim)
         for _, attention in attentions(block)
@@ -398,6 +400,7 @@ def sweep(
         if group:
             begin = group[0].layer
         first_layer = 0 if is_first else begin
+        # the first pass hands them to `on_trace`; branches whose attention is held need them in each
         keeps_weights = is_first or plan.hold
         trunk = Trunk(
             spec,
@@ -419,7 +422,7 @@ def sweep(
             """
             entering[layer] = hidden
             # what is done of a sweep grows with the square of how many branches go along
-            share = (max(layer - begin, 0) / max(len(spec.blocks) - begin, 1)) ** 2
+            share = (max(layer - begin, 0) / (len(spec.blocks) - begin)) ** 2
             on_progress((number + share) / len(groups))
 
         branched = run_branches(trunk, entering[first_layer], leaver.leave, on_layer)

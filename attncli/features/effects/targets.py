@@ -38,7 +38,7 @@ class Target(Struct, frozen=True):
 
     ids: the vocabulary entries, one after the other.
     logprob: of all of them in a row, in nats.
-    own: the model's own first choice.
+    own: the entry that is the model's own first choice.
     own_logprob: of that. The last three are None where they were not computed.
     word: what was asked for, where that is several entries and this the first.
     """
@@ -113,10 +113,10 @@ def choose_target(
         if row is None:
             row = log_probabilities(model, read, place)
         logprobs = {ids: _logprob(model, read, ids, row, whole=whole) for ids in spellings}
-        likeliest = max(logprobs, key=lambda ids: logprobs[ids])
-        target = _target_of(likeliest, row, logprobs[likeliest])
+        choice = max(logprobs, key=lambda ids: logprobs[ids])
+        target = _target_of(choice, row, logprobs[choice])
         if len(spellings) > 1:
-            note(_choice_note(model, likeliest, logprobs, whole=whole))
+            note(_choice_note(model, choice, logprobs, whole=whole))
     else:
         target = _target_of(spellings[0], row=None)
     if len(target.ids) > 1 and not several:
@@ -152,13 +152,13 @@ def masked_target(model: Model, name: str, row: Floats, note: Callable[[str], No
         what = message(
             "{name} is {count} tokens here, and a mask hides one",
             name=repr(name),
-            count=len(spellings[0]),
+            count=len(spellings[0]),  # of the first, with a blank where there is such
         )
         raise InputError(what, expected="a word of one token")
-    likeliest = max(logprobs, key=lambda ids: logprobs[ids])
+    choice = max(logprobs, key=lambda ids: logprobs[ids])
     if len(logprobs) > 1:
-        note(_choice_note(model, likeliest, logprobs, whole=False))
-    return _target_of(likeliest, row)
+        note(_choice_note(model, choice, logprobs, whole=False))
+    return _target_of(choice, row)
 
 
 def _target_of(ids: Ids, row: Floats | None, logprob: float | None = None) -> Target:
@@ -209,6 +209,7 @@ def small_note(model: Model, target: Target | None) -> list[str]:
             target=quoted_entry(answer_text(model, target.ids)),
             probability=probability_text(probability),
             choice=quoted_entry(target_token(model, target.own).text),
+            # `or` is for the type alone: a target with `own` has this, too
             most=probability_text(float(np.exp(target.own_logprob or 0.0))),
         )
     ]
@@ -335,6 +336,7 @@ def _text_inside(tokenizer: Tokenizer, ids: Sequence[int]) -> str | None:
     """
     anchor = [token.id for token in tokenizer.encode("a") if not token.special]
     before = [number for number in anchor if number is not None]
+    # where a piece of "a" has no id, nothing can be written after it
     if not anchor or len(before) < len(anchor):
         return None
     try:

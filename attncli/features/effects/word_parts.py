@@ -53,19 +53,19 @@ def word_cost(model: Model, count: int, running: CostEstimate) -> CostEstimate:
     running: the cost of one run.
     """
     spec = model.spec
-    layers = (
-        0  # numbers that the gradients keep of all layers; the factors count arrays of each kind
-    )
+    layers = 0  # numbers that the gradients keep of all layers
     for block in spec.blocks:
         if isinstance(block.mlp, Mlp):
             inner = block.mlp.width
         else:
             inner = 0
-        numbers = INNER * inner + VECTORS * spec.d_model
-        layers += count * (numbers + SCORES * block.attention.heads * count)
+        a_token = INNER * inner + VECTORS * spec.d_model
+        scores = SCORES * block.attention.heads * count  # a row of each head
+        layers += count * (a_token + scores)
     weights = work_of(spec, spec.blocks, count).weights
-    # in float64; beside the layers' arrays all weights and the output matrix
+    # in bytes of float64; beside the layers' arrays all weights and the output matrix
     kept = WIDE * (weights + layers + spec.vocabulary * spec.d_model)
+    # one run that tells how likely each target is, and the one with gradients
     repeated = with_runs(running, 1 + WIDE_RUNS)
     seconds = repeated.seconds + seconds_of_passes(model, deletion_passes(count))
     return replace(repeated, seconds=seconds, memory={**running.memory, "gradients": kept})

@@ -82,7 +82,9 @@ def _continuation(document: GenerateDocument, view: View) -> Lines:
         sampling_note = message("drawn at temperature {temperature:g}, seed {sample_seed}", **draws)
     if document.ended:
         sampling_note = message("{choice}; ended by itself", choice=sampling_note)
-    text = safe(document.continuation.strip() or document.continuation, ascii=view.ascii)
+    # without blanks at the ends; of nothing but blanks, these
+    written = document.continuation.strip() or document.continuation
+    text = safe(written, ascii=view.ascii)
     return stack(
         heading("continuation", "", view),
         remark(text, view, style="bold"),
@@ -94,9 +96,11 @@ def _tinted_text(document: GenerateDocument, view: View) -> Lines:
     """The text and what was added, tinted by what the new tokens look at most, in any head."""
     tokens = [*document.tokens, *document.generated]
     shares = [0.0] * len(tokens)
-    for head in (head for step in document.steps for head in step.heads):
-        if top := _top_key(head):
-            shares[top.key] = max(shares[top.key], top.weight)
+    for step in document.steps:
+        for head in step.heads:
+            top = _top_key(head)
+            if top is not None:
+                shares[top.key] = max(shares[top.key], top.weight)
     new = [token.index for token in document.generated]
     tint = message("tint: what the new tokens, in brackets, look at most in any head")
     return shaded_sentence(
@@ -120,7 +124,7 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
         lookback, per_key = _lookback_shares(document, step)
         numbers = [step.probability, lookback, per_key]
         if step.rest is not UNSET:
-            numbers.insert(2, step.rest)  # behind the lookback
+            numbers.insert(2, step.rest)  # behind the lookback, as "at rest" in `columns` below
         shares = [f"{share:.{view.precision}f}" for share in numbers]
         token_name = label(token.text, ascii=view.ascii)
         rows.append(
@@ -139,7 +143,7 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
     )
     align = ["right", "left", "right", "right", "right", "left", "left"]
     if any(step.rest is not UNSET for step in document.steps):
-        columns.insert(4, message("at rest"))
+        columns.insert(4, message("at rest"))  # the index and the token come before the numbers
         align.insert(4, "right")
         note = message(
             "lookback: of the attention that does not rest, the share on the prompt, mean over the"
@@ -158,7 +162,7 @@ def _lookback_shares(document: GenerateDocument, step: GenerateStep) -> tuple[fl
         return step.lookback, step.lookback_per_key
     # how many keys of the prompt are left without those where heads rest, and how many are new
     rest_count = int(resting_keys(document.tokens, document.model.source).sum())
-    prompt = max(len(document.tokens) - rest_count, 1)
+    prompt = max(len(document.tokens) - rest_count, 1)  # no key has no weight: 0 / 1
     generated = step.token + 1 - len(document.tokens)
     per_key = [
         context_share(max(head.context - head.rest, 0.0) / prompt, head.generated / generated)
@@ -184,13 +188,14 @@ def _heads(document: GenerateDocument, view: View) -> Lines:
     """
     prompt: dict[tuple[int, int], float] = {}
     generated: dict[tuple[int, int], float] = {}
-    for head in (head for step in document.steps for head in step.heads):
-        place = (head.layer, head.head)
-        rest = 0.0
-        if head.rest is not UNSET:
-            rest = head.rest
-        prompt[place] = prompt.get(place, 0.0) + head.context - rest
-        generated[place] = generated.get(place, 0.0) + head.generated
+    for step in document.steps:
+        for head in step.heads:
+            place = (head.layer, head.head)
+            rest = 0.0
+            if head.rest is not UNSET:
+                rest = head.rest
+            prompt[place] = prompt.get(place, 0.0) + head.context - rest
+            generated[place] = generated.get(place, 0.0) + head.generated
     shares = {
         place: part / (part + generated[place]) if part + generated[place] > 0 else float("nan")
         for place, part in prompt.items()
@@ -304,11 +309,11 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
         # what even attention would leave on resting keys is taken out as well
         rests = [0.0 if step.even_rest is UNSET else step.even_rest for step in document.steps]
         of_keys = [percent(share, 1) for share in np.mean(even, 0) / (1 - np.mean(rests))]
-        shares = [
+        even_shares = [
             message("{share} in {region}", share=of_keys[place], region=names[place])
             for place in order
         ]
-        yield say(view, "Even attention would have {shares}.", shares=listing(shares))
+        yield say(view, "Even attention would have {shares}.", shares=listing(even_shares))
 
 
 def _sureness(document: GenerateDocument, view: View) -> Iterator[str]:

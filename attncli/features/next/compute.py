@@ -105,9 +105,9 @@ def next_word(
             as "L5H11,L3H1" or in a list; None for all.
         regions: Named sets of tokens, as `attncli.inputs.regions.find_regions` returns them.
         tokens: Those of the text; None to let the model's tokenizer find them.
-        note: Is told what becomes of ambiguous names.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
-        progress: Is told the share of the doses that is done, 0 to 1.
+        note: Called with a sentence that says what an ambiguous name was read as.
+        on_cost: Called before the work starts, with its estimated cost and the number of tokens.
+        progress: Called with the share of the doses that is done, 0 to 1.
 
     Returns:
         What `attn next --json` writes.
@@ -150,6 +150,7 @@ def next_word(
     one_run = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
     layer_count = len(model.spec.blocks)
     predicted_rows = layer_count + (len(tokens) if each_token else 1)
+    # those of the measured token after every layer are computed in one go
     at_once = max(layer_count, _rows_at_once(model))
     own_run = with_predictions(
         one_run, model.spec, predicted_rows, model.backend.dtype, rows_at_once=at_once
@@ -255,7 +256,7 @@ def _likeliest(model: Model, logits: Floats, count: int) -> list[NextToken]:
     """
     shares = np.exp(log_softmax(logits))
     result: list[NextToken] = []
-    # more than are asked for, since some may be passed over
+    # more than are asked for, since some may be passed over: those are seldom among the likeliest
     for number in likeliest(logits, 2 * count + 8):
         if len(result) == count:
             break
@@ -268,7 +269,7 @@ def _likeliest(model: Model, logits: Floats, count: int) -> list[NextToken]:
 def _entropy(logits: Floats) -> float:
     """The entropy of the next token in nats."""
     logs = log_softmax(logits)
-    return float(max(-(np.exp(logs) * logs).sum(), 0.0))
+    return float(max(-(np.exp(logs) * logs).sum(), 0.0))  # rounding may leave it below 0
 
 
 def _target(model: Model, logits: Floats, entry: int, word: str | None = None) -> NextTarget:

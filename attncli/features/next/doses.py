@@ -66,9 +66,9 @@ def dose_passes(
     if masked:
         last = len(tokens) - 1
     factors = factors_of(weighing)
-    draws = len(list(random_keys(model, tokens, weighing, last)))
-    changed = sum(factor != 1.0 for factor in factors)
-    passes = [PassCount(len(factors) + draws * changed, len(tokens))]
+    draw_count = len(list(random_keys(model, tokens, weighing, last)))
+    changing = sum(factor != 1.0 for factor in factors)
+    passes = [PassCount(len(factors) + draw_count * changing, len(tokens))]
     if masked:
         return passes
     whole = position + 1
@@ -154,6 +154,7 @@ def random_keys(
     if not 0 < count <= len(others):
         return
     for draw in range(DRAWS):
+        # seed 0: the same tokens at each dose, so that doses differ by the factor alone
         order = integers(0, f"doses\0{draw}", len(others)).argsort(kind="stable")
         yield tuple(sorted(others[place] for place in order[:count].tolist()))
 
@@ -185,8 +186,8 @@ def _probability(logits: Floats, entry: int) -> float:
 
 
 def _room(model: Model, count: int) -> int:
-    """How many tokens a text of `count` tokens is continued by: `CONTINUED`, or fewer where the
-    model has no more positions."""
+    """How many tokens a text of `count` tokens, which the model has run, is continued by:
+    `CONTINUED`, or fewer where it has no more positions."""
     limit = model.spec.max_positions
     if limit is None:
         return CONTINUED
@@ -210,10 +211,10 @@ def continuation(model: Model, tokens: Sequence[Token], weighing: Weighing) -> s
     new: list[int] = []
     last = len(model.spec.blocks) - 1
     for step in range(_room(model, len(tokens))):
-        traces = model.trace(
+        # this adds the keys and values of `running` to `past`
+        (trace,) = model.trace(
             running, layers=[last], keep=(), past=past, interventions=changes, idle=True
         )
-        (trace,) = traces
         number = int(token_logits(model, trace.after[-1:], masked=False)[0].argmax())
         if number in model.ends:
             break

@@ -35,9 +35,10 @@ def pairs(
     Args:
         model: A decoder with an output head, as `attncli.load` returns it.
         file: A file of pairs, or the name of a task of the package.
-        count: How many pairs; None for all of a file, and for what a template says.
-        progress: Is told the share done, 0 to 1.
-        on_cost: Is told what the longest text will take, and its tokens, before it starts.
+        count: How many pairs; None for all of a file, and for as many as a template gives.
+        progress: Called with the share done, 0 to 1.
+        on_cost: Called before the work starts, with what the longest text will take and the number
+            of its tokens; not where no pair fits.
 
     Returns:
         What `attn pairs check --json` writes: the pairs that fit, what is wrong with the others,
@@ -48,14 +49,15 @@ def pairs(
         UnsupportedError: For a model that predicts no token.
     """
     fitted = fit_pairs(model, read_pairs(file, count=count))
-    sides = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
-    sides += [(pair.corrupt, pair.answer, pair.versus) for pair in fitted.pairs]
-    # the difference of the answers' logits after each clean and each corrupt text, [2, pair]
-    longest = max((len(tokens) for tokens, _, _ in sides), default=0)
+    # (tokens, answer, versus): all clean texts, then all corrupt ones
+    runs = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
+    runs += [(pair.corrupt, pair.answer, pair.versus) for pair in fitted.pairs]
+    longest = max((len(tokens) for tokens, _, _ in runs), default=0)
     if longest:
         request = RunRequest(matrices=False)
         on_cost(cost(model, longest, request, is_saved=False), longest)
-    measured = measured_differences(model, sides, progress=progress).reshape(2, -1)
+    # logit(answer) − logit(versus) after each text, [clean or corrupt, pair]
+    measured = measured_differences(model, runs, progress=progress).reshape(2, -1)
     intervals = mean_intervals(measured.T) if fitted.pairs else [None, None]
     return PairsDocument(
         version=__version__,

@@ -60,11 +60,10 @@ class RegionResults(Struct, frozen=True):
     """The log probabilities of the answer that are known: of the whole text, and without the links
     to a region, by the region's number; more are added as they come.
 
-    top: by region, the likeliest tokens after the text without the links to it.
-
     answer: the entries whose log probabilities are summed.
     holding: by region, without the links to it while every head attends as in the own run; empty
         where that is not measured.
+    top: by region, the likeliest tokens after the text without the links to it.
     """
 
     answer: list[int] = []
@@ -107,11 +106,11 @@ def each_region(
         tokens: Those of the text; None to let the model's tokenizer find them.
         kept: A folder where results are kept until all are known, so that the same call goes on
             after an interruption.
-        note: Is told which spelling of the target is taken.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
-        on_result: Is told how many of how many runs are done.
-        on_interruption: Is handed what is known where Ctrl-C ends the work after a region or more.
-        progress: Is told the share done, 0 to 1.
+        note: Called with a sentence that says which spelling of the target is taken.
+        on_cost: Called before the work starts, with its estimated cost and the number of tokens.
+        on_result: Called with the number of runs that are done, and of all.
+        on_interruption: Called with what is known where Ctrl-C ends the work after a region or more.
+        progress: Called with the share done, 0 to 1.
 
     Returns:
         What `attn ablate --each-region --json` writes.
@@ -135,8 +134,9 @@ def each_region(
     answer: list[int] = []  # empty for the model's first choice, which its own run gives
     if target is not None:
         answer = list(choose_target(model, tokens, target, note=note).ids)
-    # raises where the model has fewer positions
-    model.encode([*tokens, *following_tokens(model, tokens, answer[:-1])])
+    # what runs: the text, and the answer's tokens but the last, which is predicted and not read
+    following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
+    model.encode(following)  # raises where the model has fewer positions
     rows = None
     if len(tokens) > LONG:
         rows = rows_for(model.spec, len(tokens))
@@ -156,6 +156,7 @@ def each_region(
     places = [(region.name, region.tokens) for region in leaves]
     path = None
     if kept is not None:
+        # without --hold as before there was that option, so that older results stay of use
         request = target if hold is None else (target, hold)
         path = kept / f"{fingerprint(model, tokens, places, request)}.json"
     file = KeptResults[RegionResults](path, RegionResults)
@@ -188,7 +189,6 @@ def each_region(
         )
 
     try:
-        following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
         if results.logprob is None:
             scores = _last_logits(
                 model, following, max(len(answer), 1), rows, NO_INTERVENTIONS, progress_of_run(0)

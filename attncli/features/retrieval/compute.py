@@ -145,10 +145,10 @@ def retrieval(
         literal_alone: Whether what heads write is left at 0, which saves half of the time.
         sample: Only so many texts of all lengths, depths and needles, drawn by the seed; 0 for all.
         seed: Of haystacks, chance and intervals.
-        on_cost: Is told what the work will take at most, and of how many tokens the longest text
-            is, before it starts.
-        on_interruption: Is handed what is known where Ctrl-C ends the work after a text or more.
-        progress: Is told the share done, 0 to 1.
+        on_cost: Called before the work starts, with what it will take at most and the number of
+            tokens of the longest text.
+        on_interruption: Called with what is known where Ctrl-C ends the work after a text or more.
+        progress: Called with the share done, 0 to 1.
 
     Returns:
         What `attn heads --retrieval --json` writes; no heads where the model does not do the task.
@@ -213,10 +213,10 @@ def retrieval(
             warnings=[*model.warnings, *more],
         )
 
-    drawn = []
+    sample_note = []
     whole = len(text_lengths) * len(depths) * len(facts)
     if len(probes) < whole:
-        drawn.append(
+        sample_note.append(
             message(
                 "{count} of {texts} texts were drawn for --sample", count=len(probes), texts=whole
             )
@@ -249,9 +249,9 @@ def retrieval(
                     "interrupted: all {texts} texts are told of, but not what recall needs",
                     texts=len(probes),
                 )
-            on_interruption(document_so_far([*drawn, interrupted]))
+            on_interruption(document_so_far([*sample_note, interrupted]))
         raise
-    return document_so_far(drawn)
+    return document_so_far(sample_note)
 
 
 def _answered_runs(results: Sequence[FetchResult]) -> list[FetchResult]:
@@ -365,7 +365,9 @@ def _head_count(model: Model, layer: int) -> int:
 def _usual_lengths(model: Model) -> tuple[int, ...]:
     """`LENGTHS`, as far as the model's positions reach."""
     longest = model.spec.max_positions
-    return tuple(sorted({min(length, longest or length) for length in LENGTHS}))
+    if longest is None:  # no limit
+        return LENGTHS
+    return tuple(sorted({min(length, longest) for length in LENGTHS}))
 
 
 def _make_probes(
@@ -441,7 +443,8 @@ def _make_probe(
         for token in tokens[: answer[0] - 1]
         if token.index not in places and not token.special
     ]
-    # where in `free` the tokens elsewhere begin, so that as many fit as the answer has
+    # where in `free` the tokens elsewhere begin, so that as many fit as the answer has; at 0 where
+    # the text has no more than these
     picked = integers(seed, "chance", 1)[0] % max(len(free) - len(places) + 1, 1)
     return Probe(
         needle=number,
@@ -695,7 +698,7 @@ def _check_heads(
     seed: of the random heads.
     on_runs: called with the number of texts that have run.
     """
-    done = 0
+    done = 0  # texts that have run
 
     def recall(heads: Sequence[HeadName]) -> float:
         """The share recalled without these heads; reports how many texts have run."""

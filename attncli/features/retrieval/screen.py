@@ -62,7 +62,7 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
         heads = document.heads[: view.top]
     interval = Column[FetchingHead](
         message("95% interval"),
-        lambda row: _interval_text(row.literal, 2, view),
+        lambda row: _interval_text(row.literal, view),
         align="left",
         leave_out=1,
     )
@@ -80,7 +80,7 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
         Column(message("writes"), lambda row: format_signed(row.writes.mean, 3), align="left"),
         Column(
             message("its interval"),
-            lambda row: _interval_text(row.writes, 2, view),
+            lambda row: _interval_text(row.writes, view),
             align="left",
             leave_out=2,
         ),
@@ -113,9 +113,11 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
     return stack(body, remark(more, view))
 
 
-def _interval_text(score: FetchScore, digits: int, view: View) -> str:
+def _interval_text(score: FetchScore, view: View) -> str:
     """The 95% interval of a score, such as `0.12…0.34`."""
-    return f"{format_fixed(score.low, digits)}{spell('…', ascii=view.ascii)}{format_fixed(score.high, digits)}"
+    low = format_fixed(score.low, 2)
+    high = format_fixed(score.high, 2)
+    return f"{low}{spell('…', ascii=view.ascii)}{high}"
 
 
 @capitalize_sentences
@@ -135,6 +137,7 @@ def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str
         return
     first = document.heads[0]
     writer = max(document.heads, key=lambda row: row.writes.mean)
+    # the first head by place alone, where others have the same score
     equal = sum(row.literal.mean == first.literal.mean for row in document.heads)
     if equal > 1:
         yield say(
@@ -183,7 +186,7 @@ def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str
                 " others {random}.",
                 count=check.heads,
                 literal=percent(check.literal),
-                random=percent(fmean(check.random)) if check.random else "-",
+                random=percent(fmean(check.random)) if check.random else "-",  # too few others
             ),
         )
 

@@ -128,6 +128,7 @@ def rules(
         )
     places = head_places(model)
     usable = usable_rules(places, own_rules)
+    # every other text, so that a file that changes on the way is in both halves alike
     halves = (tokens[0::2], tokens[1::2])
 
     # what all runs cost; a model that sees the next token predicts nothing, and has no swaps
@@ -193,6 +194,7 @@ def _distinct_texts(
 
     note: called with a sentence on how many texts are left out.
     """
+    # ids, and texts beside them for tokenizers that give no ids
     by_ids = {tuple((token.id, token.text) for token in text): text for text in texts}
     distinct = [text for text in by_ids.values() if len(text) > 1]
     if len(distinct) < len(texts):
@@ -223,12 +225,13 @@ def _cost(
     expected = cost(model, longest, RunRequest(matrices=False), is_saved=False)
 
     # time of the runs, and of comparing
-    passes = [*lengths[0], *lengths[1] * (1 + runs)]
+    passes = [*lengths[0], *lengths[1] * (1 + runs)]  # tokens of each run
     run_seconds = sum(seconds_of(work_of(spec, spec.blocks, count), dtype) for count in passes)
     heads = sum(block.attention.heads for block in spec.blocks)
     compared = sum(count**2 for half in lengths for count in half) * heads * rules
 
-    # memory in bytes: the rules' rows of a block, float64, and the sample of rows, float32
+    # memory in bytes: the rules' rows of a block, float64, and the sample of rows, float32; both
+    # twice, since a block is copied to compare it, and each half has its sample
     rows = 8 * rules * min(longest**2, BLOCK // rules)
     kept = 4 * (heads + rules) * SAMPLE
     return replace(

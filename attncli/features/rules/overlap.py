@@ -62,13 +62,15 @@ class OverlapSums:
         keep = block.with_choice
         weights = block.weights[:, keep]
         rules = block.rules[:, keep]
-        rows = (
-            np.tensordot(self._mixtures[block.heads], rules, 1),
+        # in the order of `_sums`
+        predictions = (
+            np.tensordot(self._mixtures[block.heads], rules, 1),  # Σ over rules of weight × rule
             *(rules[place] for place in self._baselines),
             distance_rows(self._profile[block.heads], block.queries[keep], block.visible[keep]),
         )
-        for place, said in enumerate(rows):
-            self._sums[place, block.heads] += np.minimum(weights, said).sum((-2, -1))
+        for place, predicted_rows in enumerate(predictions):
+            overlap = np.minimum(weights, predicted_rows).sum((-2, -1))
+            self._sums[place, block.heads] += overlap
         self._rows[block.heads] += int(keep.sum())
 
     def overlaps(self) -> Floats:

@@ -230,10 +230,11 @@ def plugin_rule(plugin: Plugin) -> PluginRule:
     path = Path(function.__code__.co_filename)
     with plugin.guard():  # what fails in here is the plugin's error
         raw = read_regular(path, what=FILE_WORDS.what, limit=LARGEST)
+        # the version, too: a package may change what the file imports
         digest = hashlib.sha256(f"{plugin.package} {plugin.version} ".encode() + raw).hexdigest()
         file = FunctionFile(path, digest, {plugin.name: function})
-        file_rule = _rule_of(file, plugin.name, plugin.name)
-    rule = PluginRule(
+        file_rule = _rule_of(file, plugin.name, plugin.name)  # this tries it, too
+    return PluginRule(
         name=file_rule.name,
         label=file_rule.label,
         formula=file_rule.formula,
@@ -244,8 +245,6 @@ def plugin_rule(plugin: Plugin) -> PluginRule:
         sha256=digest,
         plugin=plugin,
     )
-    _try(rule)
-    return rule
 
 
 def usable_rules(places: HeadPlaces, own_rules: Sequence[HeadRule]) -> list[HeadRule]:
@@ -300,7 +299,7 @@ def _try(rule: FileRule) -> None:
     patterns = TokenPatterns(tokens)
     queries = np.arange(len(tokens))
     whole = rule.rows(patterns, queries)
-    # the rows of the queries from the third on, asked for alone
+    # asked for alone: the queries from the third on, whose numbers are not their places
     if not np.array_equal(whole[2:], rule.rows(patterns, queries[2:])):
         raise InputError(
             "the rule {name} gives other rows when only some queries are asked for",

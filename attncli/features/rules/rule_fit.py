@@ -330,6 +330,7 @@ def choose_rules(
     # overlap on other texts grows
     refused = np.zeros((heads, rules), bool)
     failures = np.zeros(heads, np.int64)
+    # at most `TRIES` trials for each rule that a head may have
     for _ in range(MOST_RULES * TRIES):
         # the heads that go on: some rule that was not tried would lower their error
         rows = np.flatnonzero((failures < TRIES) & (chosen.sum(-1) < MOST_RULES))
