@@ -180,10 +180,10 @@ def _draw_changes(
     # be a tenth full or less is left out
     marks = [_random_mark(effect) for effect in effects]
     drawn = [0.0, *(effect.change for effect in effects), *marks]
-    step = _axis_step(max(-min(drawn), max(drawn), 0.01))
+    step = _axis_step(max(-min(drawn), max(drawn), 0.01))  # 0.01 where nothing changes
     low = math.ceil(-min(drawn) / step) * step
     high = math.ceil(max(drawn) / step - 0.1) * step
-    per_nat = (wide - 2 * beside) / (low + high or 1.0)
+    per_nat = (wide - 2 * beside) / (low + high or 1.0)  # 1 where nothing changes: no bar is drawn
     zero = left + beside + low * per_nat
     bottom = top + HEAD + len(effects) * LINE
     steps = range(-round(low / step), round(high / step) + 1)
@@ -192,7 +192,8 @@ def _draw_changes(
         [(zero + place * step * per_nat, f"{place * step:g}".replace("-", "−")) for place in steps],
         (top + HEAD, bottom),
     )
-    # bars are 8 points high, and begin 2 points below the top of their row
+    # bars are 8 points high, and begin 2 points below the top of their row; the marks of random spans
+    # are as high as the row, and the line at 0 ends 2 points above and below the rows
     for index, (effect, text, mark) in enumerate(zip(effects, labels, marks, strict=True)):
         y = top + HEAD + index * LINE
         size = abs(effect.change) * per_nat
@@ -232,6 +233,7 @@ def _draw_attention(
     labels = [percent(effect.attention, 1) for effect in effects]
     beside = max(width(text, 9) for text in labels) + 6
     # the axis, in percent: whole steps from 0 on
+    # a tenth of a percent at least, where no region gets attention
     largest = max(0.001, *(max(effect.attention, effect.even) for effect in effects))
     step = _axis_step(100 * largest)
     high = math.ceil(100 * largest / step) * step

@@ -94,11 +94,11 @@ def cache(
         tokens: Those of the text; None to let the model's tokenizer find them.
         kept: A folder where results are kept until all are known, so that the same call goes on
             after an interruption.
-        note: Is told which spelling of the target is taken.
-        on_cost: Is told what the work will take, and of how many tokens, before it starts.
-        on_result: Is told how many of how many runs are done.
-        on_interruption: Is handed what is known where Ctrl-C ends the work after a policy or more.
-        progress: Is told the share done, 0 to 1.
+        note: Called with a sentence that says which spelling of the target is taken.
+        on_cost: Called before the work starts, with its estimated cost and the number of tokens.
+        on_result: Called with the number of runs that are done, and of all.
+        on_interruption: Called with what is known where Ctrl-C ends the work after a policy or more.
+        progress: Called with the share done, 0 to 1.
 
     Returns:
         What `attn cache --json` writes.
@@ -130,7 +130,8 @@ def cache(
     runs = len(chosen) + 1  # the first keeps every key
     estimate = cost(model, count, RunRequest(matrices=False), is_saved=False, rows=rows)
     if has_head:
-        estimate = with_predictions(estimate, spec, len(answer) or 1, model.backend.dtype)
+        predicted = len(answer) or 1  # tokens: the model's first choice is one
+        estimate = with_predictions(estimate, spec, predicted, model.backend.dtype)
     on_cost(with_runs(estimate, runs), count)
     if kept is None:
         path = None
@@ -148,7 +149,7 @@ def cache(
         """
         return lambda share: progress((done + share) / runs)
 
-    known: dict[str, PolicyRun] = {}  # the runs that have ended, by their policy's spelling
+    policy_runs: dict[str, PolicyRun] = {}  # those that have ended, by their policy's spelling
 
     def document_so_far(more: Sequence[str] = ()) -> CacheDocument:
         """The document of the policies that are measured so far.
@@ -168,9 +169,9 @@ def cache(
             logprob=whole.logprob,
             bytes=full,
             policies=[
-                _policy_part(whole, place, policy, known[policy.spec()], full)
+                _policy_part(whole, place, policy, policy_runs[policy.spec()], full)
                 for place, policy in enumerate(chosen)
-                if policy.spec() in known
+                if policy.spec() in policy_runs
             ],
             warnings=[*notes(model, text, tokens), *more],
         )
@@ -181,22 +182,22 @@ def cache(
     asked_for = {policy.spec() for policy in chosen}
     for name, run in (results.read() or {}).items():
         if name in asked_for:
-            known[name] = run
+            policy_runs[name] = run
     try:
-        if known:
-            on_result(1 + len(known), runs)
+        if policy_runs:
+            on_result(1 + len(policy_runs), runs)
         for place, policy in enumerate(chosen):
-            if policy.spec() not in known:
-                known[policy.spec()] = _policy_run(
+            if policy.spec() not in policy_runs:
+                policy_runs[policy.spec()] = _policy_run(
                     model, policy, whole, following, rows, progress_of_run(place + 1)
                 )
-                results.keep(known)
-            on_result(1 + len(known), runs)
+                results.keep(policy_runs)
+            on_result(1 + len(policy_runs), runs)
     except KeyboardInterrupt:
-        if known:
-            results.keep(known)
-            on_result(1 + len(known), runs)
-            on_interruption(document_so_far([interruption_note(len(known) + 1, runs)]))
+        if policy_runs:
+            results.keep(policy_runs)
+            on_result(1 + len(policy_runs), runs)
+            on_interruption(document_so_far([interruption_note(len(policy_runs) + 1, runs)]))
         raise
     results.drop()
     return document_so_far()
@@ -525,6 +526,7 @@ def _policy_run(
     rows: query rows at a time.
     progress: called with the share of this run that is done.
     """
+    # of the text alone; a model without an output head has no answer
     count = len(tokens) - max(len(whole.answer) - 1, 0)
     forgetting = replace(model, spec=_with_cache(model.spec, policy, count))  # the same weights
     # by attention layer; layers that do not attend overwrite that of the one before them

@@ -67,7 +67,7 @@ from attncli.measure.pair_measure import (
     measured_differences,
 )
 from attncli.mechanism.checked_arguments import checked
-from attncli.mechanism.spec import Experts, HeadSelection, Mlp, Spec
+from attncli.mechanism.spec import Block, Experts, HeadSelection, Mlp, Spec
 from attncli.models.estimate import (
     CostEstimate,
     compute_dtype,
@@ -102,7 +102,8 @@ APART = 2.0
 class SplitPairs(Struct, frozen=True):
     """Pairs that edges are chosen on, and others that circuits are tested on.
 
-    left_out: pairs that do not fit the model, and repeated ones.
+    name: of the file or task.
+    left_out: how many pairs do not fit the model, or are repeated.
     """
 
     name: str
@@ -136,7 +137,7 @@ def circuit(
         model: A decoder with an output head whose layers run natively.
         file: A file of pairs, or the name of a task of the package; pairs that do not fit the model
             and repeated ones are left out.
-        count: How many pairs; None for all of a file, and for what a template says.
+        count: How many pairs; None for all of a file, and for as many as a template gives.
         size: Of the circuit: edges ("200"), or a share of all ("2%"); None for the smallest of ten
             sizes that keeps 80% of the difference on the pairs of the choice.
         holdout: Pairs that circuits are tested on; None for half.
@@ -284,6 +285,7 @@ class PairRuns(Struct, frozen=True, eq=False):
 
     longest: tokens of the longest text.
     steps: inputs of a pair at which gradients are taken.
+    dtype: what runs compute in, float32 or float64.
     """
 
     model: Model
@@ -596,6 +598,7 @@ class _Work:
 def _check_difference(clean: Floats, corrupt: Floats) -> None:
     """Raise InputError where the logit differences of clean and corrupt texts, [pair] each, have the
     same mean: then there is no effect that edges could carry."""
+    # `not … >=`, so that NaN is refused, too
     if not abs(float((clean - corrupt).mean())) >= LEAST:
         what = message("clean and corrupt texts of these pairs give the same on average")
         raise InputError(what, expected="pairs whose answers differ")
@@ -890,10 +893,11 @@ def _memory(runs: PairRuns, workers: int) -> dict[str, int]:
     }
 
 
-def _numbers_in_graph(block: Any) -> int:
+def _numbers_in_graph(block: Block) -> int:
     """About how many numbers a token a layer keeps until gradients have gone back through it; the
     factors count the intermediate results of its attention and of its feed-forward part."""
     attention = block.attention
+    # queries, keys, values and outputs of all heads, each with room for a copy
     projected = 2 * (attention.heads + attention.kv_heads) * attention.head_dim
     projected += 2 * (attention.heads + attention.kv_heads) * attention.v_dim
     mlp_width = 0

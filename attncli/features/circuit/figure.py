@@ -164,6 +164,8 @@ def _draw_curve(document: CircuitDocument, drawing: Drawing, top: float, view: V
 
 LEFT, CURVE = 34.0, 110.0
 """Points: beside the curve for its numbers, and how tall it is."""
+WIDEST = 340.0
+"""Points of the widest curve with the numbers beside it: each of ten sizes has a label's room."""
 LABEL_ROOM = 26.0
 """Points between sizes from which on each has its share below it."""
 
@@ -191,16 +193,18 @@ class CurveFrame(Struct, frozen=True):
         """
         values = [0.0, 1.0]
         for size in document.curve:
+            # 0, which is in the frame anyway, where there is no interval
             values += [size.faithfulness, size.random, size.low or 0.0, size.high or 0.0]
         sizes = list(enumerate(document.curve))
         # the last 10 points are for half of the label at the right end
-        right = min(wide, 340.0) - 10
+        right = min(wide, WIDEST) - 10
         return cls(sizes, min(values), max(values), top + CURVE, right)
 
     def x(self, place: int) -> float:
         """The horizontal position of the size of this index, in points from the left."""
         # 12 points of the frame stay free at either end
-        return LEFT + 12 + (self.right - LEFT - 24) * place / max(len(self.sizes) - 1, 1)
+        steps = max(len(self.sizes) - 1, 1)  # a single size stands at the left
+        return LEFT + 12 + (self.right - LEFT - 24) * place / steps
 
     def has_label(self, place: int) -> bool:
         """Whether the share of edges is written below the size of this index: below every second one,
@@ -233,8 +237,9 @@ def _lines(document: CircuitDocument, edges: Sequence[CircuitEdge]) -> Iterator[
     """Yield the lines to draw for these edges. An edge to keys or values that several heads share
     becomes a line to each of these heads that is in the circuit."""
     nodes = {node.id: node for node in document.nodes}
-    # how many heads share one key-value head; all where the document tells of none
-    group = max(document.model.heads // max(document.model.kv_heads or 1, 1), 1)
+    # how many heads share one key-value head; a document that was read from a file may have 0 of
+    # these, or more than heads
+    group = max(document.model.heads // max(document.model.kv_heads, 1), 1)
     for edge in edges:
         if edge.to in nodes:
             yield GraphLine(edge.writer, edge.to, edge.score)
@@ -314,6 +319,7 @@ def _way(start: tuple[float, float], end: tuple[float, float]) -> list[tuple[flo
     """
     x0, y0 = start
     x1, y1 = end[0], end[1] + TALL
+    # further than a point apart, it passes no box in between; less than a row, there is none
     if abs(x0 - x1) > 1 or y0 - y1 < ROW:
         return [(x0, y0), (x1, y1)]
     aside = x0 + BEND + 0.03 * (y0 - y1)  # longer ways further aside, so that they part

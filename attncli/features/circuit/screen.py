@@ -235,6 +235,7 @@ def _head_table(document: CircuitDocument, view: View) -> Lines:
         message("looks like"),
     ]
     title = message("heads with their values of the corrupt text: what the logit difference loses")
+    # a document whose heads were measured says on how many pairs: `or 0` is for the type alone
     note = say(view, "{pairs} pairs", pairs=document.role_pairs or 0)
     align = ["left", "right", "right", "right", "left", "left"]
     meaning = message(
@@ -258,6 +259,7 @@ def _ranked_heads(document: CircuitDocument) -> list[tuple[CircuitNode, Differen
         for node in document.nodes
         if node.difference is not UNSET and node.difference.all is not None
     ]
+    # `or 0.0` is for the type alone: each of these has a loss
     return sorted(heads, key=lambda pair: -abs(pair[1].all or 0.0))
 
 
@@ -273,7 +275,7 @@ def _head_cells(node: CircuitNode, change: Difference, view: View) -> list[str]:
 def acts_by(change: Difference) -> Message:
     """Whether a head acts by moving (where later heads look) or by writing, judged by the bounds of
     `attn ablate --hold attention`."""
-    # a loss that is not known counts as none
+    # a loss that is not known counts as none; from here on it is `LEAST` or more, and not None
     if abs(change.all or 0.0) < LEAST:
         return message("hardly")
     # the share of the loss that comes by what the head writes; all of it is 1, and as far above 1 as
@@ -588,13 +590,13 @@ def circuit_compare_sentences(document: CircuitCompareDocument, view: View) -> I
             heads=percent(heads),
         )
     sides = [side for side in (document.a, document.b) if side.stability is not None]
-    known = [
+    stabilities = [
         side.stability
         for side in sides
         if side.stability is not None and side.edges <= ALIKE_SIZE * document.size
     ]
-    if known and edges is not None:
-        yield say(view, _beside_stability(edges, min(known), max(known)))
+    if stabilities and edges is not None:
+        yield say(view, _beside_stability(edges, min(stabilities), max(stabilities)))
     elif sides and edges is not None:
         yield say(
             view,

@@ -353,8 +353,8 @@ def rank_effects(effects: Sequence[Effect]) -> list[int]:
 def text_for_sweep(
     model: Model, tokens: Sequence[Token], branches: Sequence[HeadAddress]
 ) -> SweepText:
-    """A text with the model and the backend that a sweep runs it in: float64 where a float32 checkpoint needs at most
-    `WIDE_UP_TO` seconds more for it, else the model's own.
+    """A text with the model and the backend that a sweep runs it in: float64 where a float32
+    checkpoint needs at most `WIDE_UP_TO` seconds more for it, else the model's own.
 
     branches: the heads of which each costs a run of its own.
     """
@@ -507,6 +507,7 @@ def removal_document(
         model.encode(answered)  # refuses a text that is too long with its answer
     removed_effects = remove(model, answered, removal, request, memory=memory, progress=progress)
     target = removed_effects.target
+    # of vectors, of all that may follow and of every token there is no one target to name
     is_about_target = (
         target is not None
         and bool({"logprob", "difference"} & set(request.measures))
@@ -521,6 +522,7 @@ def removal_document(
         place="mean" if is_whole_text else token_place(request.positions),
         every=request.every,
         position=request.position if request.predicts else None,
+        # `is not None` is for the type alone
         target=target_token(model, target) if is_about_target and target is not None else None,
         answer=(
             target_tokens(model, request.answer) if is_about_target and request.answer else UNSET
@@ -703,7 +705,7 @@ def interval(values: Sequence[float], least: float = -math.inf) -> Interval | No
     if len(values) == 1:
         return Interval(mean=mean, low=None, high=None, texts=1)
     half = student(len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    low = max(mean - half, min(mean, least))
+    low = max(mean - half, min(mean, least))  # `min`: rounding may leave the mean below `least`
     return Interval(mean=mean, low=low, high=mean + half, texts=len(values))
 
 

@@ -916,10 +916,9 @@ class _SourceSplit:
             0,
         )
         centred = {side: self._centre_sources(side, carried) for side, carried in routes.items()}
-        head = _SourceHead(
-            {side: _SourceSide(values, {}) for side, values in centred.items()}, brings, brings
-        )
-        sizes = head.sizes
+        # for its sizes alone, which tell those that are listed: no weights yet, all in place of these
+        unlisted_sides = {side: _SourceSide(values, {}) for side, values in centred.items()}
+        sizes = _SourceHead(unlisted_sides, brings, alone=brings).sizes
         self._strongest = np.concatenate([self._strongest, sizes])
         if len(self._strongest) > SOURCES:  # keep the largest, in no order
             self._strongest = np.partition(self._strongest, -SOURCES)[-SOURCES:]
@@ -945,7 +944,7 @@ class _SourceSplit:
         carried: the routes to it.
         """
         gains = self._to_advantage[side]  # [row, dim]
-        centred = 0.0
+        centred = 0.0  # becomes [source] with the first route
         for route in carried:
             of_source = route.weights.T @ gains.astype(route.weights.dtype)  # [source, dim]
             centred = centred + (of_source * route.values).sum(-1)

@@ -295,13 +295,13 @@ class Attributor:
         text = self._text
         norm = self._text.model.spec.final_norm
         outer = text.model.store.outer(text.backend)
-        # `None` below: a bias of the final norm belongs to no layer
         self._hidden = hidden[self._position : self._position + 1]
         if norm is not None:
             weight, bias = (
                 role_numbers(text.backend, outer, f"final.{name}") for name in ("weight", "bias")
             )
-            self._stream.apply_norm(norm, self._vector(hidden), weight, bias, None)
+            # a bias of the final norm belongs to no layer
+            self._stream.apply_norm(norm, self._vector(hidden), weight, bias, layer=None)
         refuse_overflow(text.backend, self._hidden)
 
     def attribution(self, target: int | None, versus: int | None) -> Attribution:
@@ -535,7 +535,8 @@ def _model_order(part: LogitTerm) -> tuple[int, int, bool, int]:
         layer = -1
     else:  # biases of the final norm and the output head come after every layer
         layer = 10**9
-    return layer, get_args(PartKind).index(part.kind), part.attention == "cross", part.head or 0
+    kind = get_args(PartKind).index(part.kind)
+    return layer, kind, part.attention == "cross", part.head or 0  # only heads have a number
 
 
 MOST_LENS = 5

@@ -244,14 +244,12 @@ class Meter:
         self._first = first
         self._weights = model.store.outer(backend)
 
-        # the mean vector of the measured tokens, [width]
-        vectors = self._apply_final_norm(hidden[None])
-        # a link cut far before what is predicted: the vectors of its query are not there, and
-        # nothing asks for them
+        # the mean vector of the measured tokens, [width]; where vectors are not measured, those of
+        # these tokens need not be in `hidden`
+        self.vector: Floats = np.empty(0)
         if "vector" in request.measures:
-            self.vector: Floats = self._mean_over_positions(vectors)[0]
-        else:
-            self.vector = np.empty(0)
+            # as one branch, [1, token, width]
+            self.vector = self._mean_over_positions(self._apply_final_norm(hidden[None]))[0]
 
         # the unchanged run's values of the other measures; None where one is not asked for
         self.target = request.target
@@ -274,8 +272,6 @@ class Meter:
             )[0]
             if request.target is None:
                 self.target = int(self._log_probabilities.argmax())
-            else:
-                self.target = request.target
 
     def read(self, after: Array) -> Readings:
         """How the changed runs differ from the unchanged one, by measure, each [branch].

@@ -98,7 +98,7 @@ def ablate_pairs(
         model: A decoder with an output head, as `attncli.load` returns it.
         file: A file of pairs, or the name of a task of the package; pairs that do not fit the model
             are left out and counted.
-        count: How many pairs; None for all of a file, and for what a template says.
+        count: How many pairs; None for all of a file, and for as many as a template gives.
         by: What stands for a head: its values in the corrupt text, token by token; nothing; or its
             mean over the clean text.
         layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
@@ -184,7 +184,7 @@ def patch_pairs(
         model: A decoder with an output head, as `attncli.load` returns it.
         file: A file of pairs, or the name of a task of the package; pairs that do not fit the model
             are left out and counted.
-        count: How many pairs; None for all of a file, and for what a template says.
+        count: How many pairs; None for all of a file, and for as many as a template gives.
         into: The only heads that read the clean text's output, each with the projection that reads
             it, such as "L5H11:q"; empty for all that comes after.
         layers: Which layers: a number, several, or a text such as "0,2-5"; see `HeadSelection`.
@@ -256,6 +256,7 @@ def _patch_document(
     clean = np.asarray([result.clean for result in results])
     corrupt = np.asarray([result.corrupt for result in results])
     sizes = clean - corrupt
+    # `not … >=`, so that NaN is refused, too
     if not abs(sizes.mean()) >= LEAST:
         what = message("clean and corrupt texts of these pairs give the same on average")
         raise InputError(what, expected="pairs whose answers differ")
@@ -314,7 +315,7 @@ def logits_pairs(
     Args:
         model: A decoder with an output head, as `attncli.load` returns it.
         file: A file of pairs, or the name of a task of the package.
-        count: How many pairs; None for all of a file, and for what a template says.
+        count: How many pairs; None for all of a file, and for as many as a template gives.
         on_cost: Called before the work starts, with its estimated cost and the number of tokens.
         progress: Called with the share done, 0 to 1.
 
@@ -340,7 +341,7 @@ def logits_pairs(
     terms = [term for term, _ in attributions[0].parts]
     logits = np.asarray([row.logit for row in attributions])
     first = fitted.pairs[0]
-    backend = text_for_sweep(model, first.clean, []).backend
+    backend = text_for_sweep(model, first.clean, []).backend  # of the text that the document names
     return LogitsDocument(
         **header(model, first.pair.clean, first.clean, computing=backend),
         position=len(first.clean) - 1,
@@ -426,6 +427,7 @@ def _document(
         [[effect.readings for effect in result.effects] for result in results],
         [[effect.holding for effect in result.effects] for result in results],
     )
+    # `or 0.0` is for the type alone, here and below: a difference was measured in every pair
     rows = sorted(zip(addresses, differences, strict=True), key=lambda row: -abs(row[1].all or 0.0))
     (together,) = mean_differences(
         [[result.together] for result in results], [[result.holding] for result in results]
@@ -438,7 +440,6 @@ def _document(
         every=False,
         position=last,
         target=None,
-        # `or 0.0` is for the type alone: a difference was measured in every pair
         pairs=pairs_summary(fitted, np.asarray([result.m_clean or 0.0 for result in results])),
         link=None,
         effects=[

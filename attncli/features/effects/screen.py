@@ -505,6 +505,7 @@ def _ablate_heads(document: AblateDocument, view: View) -> Lines:
         columns[message("looks most at")] = [
             _key_and_weight(document, effect, view) for effect in shown
         ]
+    # no bar where the change is not defined
     sizes = [abs(effect_size(effect, document) or 0.0) for effect in shown]
     title = _ablate_title(document, view)
     body = heads_table(
@@ -546,6 +547,7 @@ def _difference_columns(effects: Sequence[EffectRow]) -> dict[str, list[str]]:
         columns |= {message("held"): writes, message("moved"): moves}
     if rows[0].sign_share is not UNSET:
         columns |= interval_column((row.low, row.high) for row in rows)
+        # `or` is for the type alone, here and above
         columns[message("same sign")] = [percent(row.sign_share or 0.0) for row in rows]
     return columns
 
@@ -820,6 +822,7 @@ def _deletion_sentence(deletion: Sequence[DeletionStep], view: View) -> Iterator
         )
     places = {"low": f"{random.min():.2f}", "high": f"{random.max():.2f}"}
     count = len(random)
+    # by chance each of all the orders, this one included, is as often the lowest
     yield say(view, template, own=f"{own:.2f}", count=count, odds=count + 1, **places)
 
 
@@ -829,6 +832,7 @@ def _origin(part: LogitPart, document: LogitsDocument, view: View) -> str:
     if part.sources is UNSET or not part.sources:
         return ""
     first = part.sources[0]  # the largest
+    # only heads have sources, and an attention: `or` is for the type alone
     name = _key_name(document.keys(part.attention or "self"), first.source, view)
     return f"{name} {format_signed(first.value, 2)}"
 
@@ -1164,6 +1168,7 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
 
 def patch_answer(document: PatchDocument, view: View) -> Lines:
     """Both texts, tinted where their words differ, and the answer in sentences."""
+    # of a mean over all tokens none is marked
     if len(document.query) < len(document.tokens):
         query_indices = frozenset(document.query)
     else:

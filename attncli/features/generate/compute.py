@@ -231,8 +231,8 @@ def generate(
             as "L5H11,L3H1" or in a list; None for all.
         tokens: Those of the text; None to let the model's tokenizer find them.
         past: {} to be filled with the keys and values of all tokens, for who goes on with them.
-        note: Is told what becomes of ambiguous names.
-        progress: Is told the share done, 0 to 1.
+        note: Called with a sentence that says what an ambiguous name was read as.
+        progress: Called with the share done, 0 to 1.
 
     Returns:
         What `attn run --generate --json` writes. A head's `lookback` is the share of its attention
@@ -457,7 +457,7 @@ class _Looking(NamedTuple):
             generated=generated_share,
             lookback=context_share(context, generated_share),
             lookback_per_key=context_share(
-                context / self.prompt, generated_share / max(row.size - self.prompt, 1)
+                context / self.prompt, generated_share / (row.size - self.prompt)
             ),
             top=TopKey(key=key, weight=float(row[key])),
             weights=row if request.rows else UNSET,
@@ -545,7 +545,7 @@ def _run_tokens(
 
 def _even_shares(sees: np.ndarray[Any, np.dtype[np.bool_]], regions: Sequence[Region]) -> Floats:
     """The share of its weight that a query would put on each region if it spread its weight evenly
-    over the keys that it sees, [region].
+    over the keys that it sees, [region]; 0 for a query that sees none.
 
     sees: booleans [key].
     """
@@ -591,7 +591,8 @@ def _choose_token(
     if request.temperature > 0:
         # a number between 0 and 1 that seed and position fix, looked up in the cumulated shares
         draw = (float(integers(request.seed, f"sample\0{position}", 1)[0]) + 0.5) / 2**32
-        token_id = min(int(np.searchsorted(np.cumsum(shares), draw)), shares.size - 1)
+        place = int(np.searchsorted(np.cumsum(shares), draw))
+        token_id = min(place, shares.size - 1)  # rounding may leave the last sum below the draw
     else:
         token_id = int(logits.argmax())
     (entry,) = model.tokenizer.ids_to_tokens([token_id])

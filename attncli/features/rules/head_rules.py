@@ -224,6 +224,7 @@ class Twin(HeadRule, frozen=True):
             query_places = queries - step
             is_key &= (twin_places >= 0) & (twin_places < patterns.count)
             is_key &= (query_places >= 0)[:, None]
+            # places outside the text are left out above; clipped, they can be looked up
             twin_numbers = numbers[np.clip(twin_places, 0, patterns.count - 1)]
             is_key &= twin_numbers == numbers[np.maximum(query_places, 0), None]
         is_key &= keys - self.beside < queries[:, None]  # the twin comes before the query

@@ -83,7 +83,8 @@ class TokenPatterns:
     def comma(self) -> Bools:
         """Which tokens end in a mark within a sentence (a comma, colon or semicolon), booleans
         [token]."""
-        return self.mark_tokens(lambda text: text.strip()[-1:] in tuple(",;:，；：、"))
+        marks = tuple(",;:，；：、")  # no text, which "" of a blank token would be found in
+        return self.mark_tokens(lambda text: text.strip()[-1:] in marks)
 
     @cached_property
     def line_break(self) -> Bools:
@@ -121,7 +122,7 @@ class TokenPatterns:
         """Which tokens are a Chinese measure word after a numeral or a demonstrative, as 个 in 三个,
         booleans [token]."""
         measure_words = self.mark_tokens(lambda text: text.strip() in CLASSIFIERS)
-        numerals = tuple("一二两三四五六七八九十百千几这那每")
+        numerals = tuple("一二两三四五六七八九十百千几这那每")  # no text, as in `comma`
         counts = self.number | self.mark_tokens(lambda text: text.strip()[-1:] in numerals)
         follows_count = np.zeros(self.count, bool)
         follows_count[1:] = counts[:-1]
@@ -230,6 +231,7 @@ class TokenPatterns:
         open_brackets: list[tuple[int, str]] = []
         places = np.full(self.count, NONE)
         for place, text in enumerate(self.texts):
+            # the innermost one that is open before the token: that which a closing bracket closes
             if open_brackets:
                 places[place] = open_brackets[-1][0]
             for character in text:
@@ -252,7 +254,8 @@ class TokenPatterns:
                 _, _, blanks = self.texts[place].rpartition("\n")
                 depth = len(blanks)
             elif self.line_start[place]:
-                # the token itself may begin with the last blank
+                # the token itself may begin with the last blank, which its text leaves out: its
+                # bytes tell, where the tokenizer gives them
                 has_blank = (self.tokens[place].utf8 or b"").startswith(b" ")
                 indentation = depth + int(has_blank)
                 earlier = line_starts.get(indentation, NONE)
