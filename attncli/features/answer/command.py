@@ -112,7 +112,7 @@ def answer(
     from attncli.inputs.hub import own_cache_folder
 
     hint = message("a shorter text, or fewer regions")
-    # that a message of a chat holds a document is what this command is for
+    # no note that regions share tokens: documents within a message are what this command is for
     quiet = environment.without_notes()
     source = request.one_text(environment, text)
     with request.errors_located_in(source):

@@ -313,7 +313,8 @@ class CutRuns(Struct, frozen=True):
             return len(self.tokens)
         left_out = {token for region in cut.regions for token in region}
         places = [place for place in range(len(self.tokens)) if place not in left_out]
-        return places[-len(self.answer) :][0]
+        asking = places[-len(self.answer) :]  # all that remain, where they are fewer
+        return asking[0]
 
     def _events(self, cut: Cut, numbers: dict[object, int]) -> tuple[tuple[int, int], ...]:
         """Where a cut makes its run differ, as (token, number of the change) in ascending order: for

@@ -36,12 +36,12 @@ def even_shares(
         name = mask.spec()
         if name not in by_mask:
             sees = _visible(mask, queries) & ~rest
-            counts = np.maximum(sees.sum(-1), 1)
+            counts = np.maximum(sees.sum(-1), 1)  # 0 / 1 of a query that sees resting keys alone
             by_mask[name] = np.array(
                 [(sees[..., list(region)].sum(-1) / counts).mean() for region in regions]
             )
         total += by_mask[name]
-    return total / max(len(attending), 1)
+    return total / max(len(attending), 1)  # 0 for a model without attention
 
 
 def _visible(mask: Mask, queries: range) -> Bools:
@@ -56,4 +56,5 @@ def _visible(mask: Mask, queries: range) -> Bools:
     backend = numpy_backend("float64")
     i = backend.array(positions[:, None])
     sees = np.asarray(visible(mask, i, backend.array(keys), keys=queries.stop, backend=backend))
-    return np.broadcast_to(sees, (*sees.shape[:-2], *causal.shape)) & causal
+    head_axis = sees.shape[:-2]  # (heads,) of a mask that differs by head, else ()
+    return np.broadcast_to(sees, (*head_axis, *causal.shape)) & causal

@@ -122,6 +122,7 @@ def _together_sentence(
     """The sentence on what the answer loses with the links cut in the chosen heads at once, beside
     all heads, and beside the whole cut of the region where that cuts links, not text."""
     is_compared = document.cut == "links"
+    # a sentence is given only the values that it has places for
     places: dict[str, object] = {
         "region": quoted_leaf(document, effect, view),
         "together": format_signed(carriers.together, 2),
@@ -269,8 +270,8 @@ def dose_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
 
 
 def _course(doses: AnswerDoses) -> Iterator[Message]:
-    """Yield whether the answer's probability rises or falls from factor to factor, between which it
-    changes by no more than rounding, and whether the same on a random span changes it as much.
+    """Yield how the answer's probability goes with the dose: that it hardly changes, that it rises
+    and falls, or that it goes one way; and then whether a random span changes it as much.
     """
     changes = [row.change for row in doses.doses]
     if max(changes) - min(changes) < LITTLE:

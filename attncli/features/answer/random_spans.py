@@ -39,8 +39,8 @@ def random_spans(
         The token indices of `DRAWS` spans in order, all different; [] where the prompt has fewer.
     """
     seed, name = stream
-    for pool, joined in _rooms(compared, closed, rest):
-        starts = _starts(pool, count, rest, joined=joined)
+    for pool, may_leap in _rooms(compared, closed, rest):
+        starts = _starts(pool, count, rest, may_leap=may_leap)
         if len(starts) >= DRAWS:
             # a random order of the starts, of which the first are taken
             order = integers(seed, name, len(starts)).argsort(kind="stable")
@@ -72,18 +72,18 @@ def _rooms(
         (in_regions, True),
         (all_tokens, True),
     )
-    for pool, may_cross in pools:
-        yield [token for token in pool if not rest[token]], may_cross
+    for pool, may_leap in pools:
+        yield [token for token in pool if not rest[token]], may_leap
 
 
-def _starts(pool: Sequence[int], count: int, rest: Bools, *, joined: bool) -> list[int]:
-    """The positions in `pool` where a span of `count` tokens may begin. Unless `joined`, the tokens
-    of a span must be neighbours in the prompt, where only resting tokens may lie between them.
+def _starts(pool: Sequence[int], count: int, rest: Bools, *, may_leap: bool) -> list[int]:
+    """The positions in `pool` where a span of `count` tokens may begin. Unless it `may_leap`, the
+    tokens of a span must be neighbours in the prompt, with nothing but resting tokens between them.
 
     rest: of each token of the prompt, whether it is a resting one, which no pool has.
     """
     starts = range(len(pool) - count + 1)
-    if joined:
+    if may_leap:
         return list(starts)
     # numbers the tokens that are not resting, so that neighbours differ by one
     numbers = np.cumsum(~rest)

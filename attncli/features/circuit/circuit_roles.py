@@ -164,7 +164,8 @@ def _labels(
         measured = list(measure_texts(model, texts, metrics=NEEDED, layers=group))
         for row, layer in enumerate(group):
             results = {name: _mean([text[name] for text in measured], row) for name in measured[0]}
-            for head in (head for place, head in heads if place == layer):
+            heads_of_layer = [head for layer_of_head, head in heads if layer_of_head == layer]
+            for head in heads_of_layer:
                 earned = labels_of(results, head, repeats=repeats.get((layer, head)))
                 names = [label_text(label) for label in earned]
                 names_of_heads[layer, head] = tuple(

@@ -40,8 +40,8 @@ def loss_sentence(node: CircuitNode, change: Difference, view: View) -> str:
     node: the head.
     change: what the logit difference loses, in all and in its two parts.
     """
-    # a loss that was not measured counts as 0
-    # where the difference grows instead, the parts of that gain are said as positive numbers
+    # what was not measured counts as 0; where the difference grows, its gain is said, and the parts
+    # of that gain are positive numbers
     loss = change.all or 0.0
     sign = 1.0
     if loss < 0:

@@ -113,7 +113,6 @@ def circuit(
             )
         )
 
-    # --workers 0 is as many as processors, which the function takes as None
     with (
         keeping_runs(output, environment, view) as kept_runs,
         progress(environment, "testing edges") as on_progress,
@@ -127,7 +126,7 @@ def circuit(
             steps=STEPS if steps is None else steps,
             by_position=by_position,
             seed=seed,
-            workers=workers or None,
+            workers=workers or None,  # 0 is as many as processors, which the function takes as None
             memory=request.memory_limit(setup.compute).bytes,
             kept=own_cache_folder(environment.variables) / "circuits",
             on_cost=on_cost,

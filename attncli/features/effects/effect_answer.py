@@ -103,6 +103,13 @@ def effect_size(effect: EffectRow | Measures, document: AblateDocument) -> float
     return reading_of(effect, readings_of(document.measures)[0])
 
 
+def _defined_size(effect: EffectRow, document: AblateDocument) -> float:
+    """As `effect_size`, of an effect that is not undefined."""
+    size = effect_size(effect, document)
+    assert size is not None
+    return size
+
+
 def effect_text(value: float) -> str:
     """An effect as sentences write it: with three digits after the point, and below 0.1 with two
     significant ones."""
@@ -168,7 +175,7 @@ def effect_writer(effects: Iterable[float | None]) -> Callable[[float | None], s
     largest = max(map(abs, values), default=0.0)
     digits = DIGITS
     # where `DIGITS` leave the largest effect only one digit, such as 0.003, most of the smaller
-    # ones would be 0.000: one more digit tells them apart
+    # ones would be 0.000: one more digit tells them apart; below half a unit all are 0.000
     if 0.5 <= largest * 10.0**DIGITS < FEW_UNITS:
         digits += 1
     write_number = writer(values, digits)
@@ -330,7 +337,7 @@ def _single_sentences(
     if document.link is not None and not any(row.weight for row in effects):
         yield say(view, templates["hidden"])  # by a mask
         return
-    if abs(effect_size(effects[0], document) or 0.0) < NEGLIGIBLE:
+    if abs(_defined_size(effects[0], document)) < NEGLIGIBLE:
         yield say(view, templates["nothing"], subject=subject(document, view))
         return
     if document.predictions is UNSET or document.measures[0] != "logprob":
@@ -351,10 +358,10 @@ def _largest_sentence(
     effects: the largest first, none of them undefined; not empty.
     templates: of the sentences, by what they say, such as "most" or "times".
     """
-    largest = effect_size(effects[0], document) or 0.0
+    largest = _defined_size(effects[0], document)
     second = 0.0
     if len(effects) > 1:
-        second = abs(effect_size(effects[1], document) or 0.0)
+        second = abs(_defined_size(effects[1], document))
     name = "most"
     ratio = ""
     if second > 0 and abs(largest) / second >= TIMES:
@@ -416,14 +423,14 @@ def _alike_sentences(
     if rest[first.looks.key] or keys[first.looks.key].unknown:
         return []
 
-    first_size = abs(effect_size(first, document) or 0.0)
+    first_size = abs(_defined_size(first, document))
     alike_heads: list[tuple[EffectRow, float]] = []
     for effect in effects[1:]:
         looks = effect.looks
         if looks is None or effect.attention != first.attention or looks.key != first.looks.key:
             continue
         has_like_weight = ALIKE <= looks.weight / first.looks.weight <= 1 / ALIKE
-        size = abs(effect_size(effect, document) or 0.0)
+        size = abs(_defined_size(effect, document))
         if has_like_weight and size <= FAR_LESS * first_size:
             alike_heads.append((effect, looks.weight))
     if not alike_heads:
@@ -438,7 +445,7 @@ def _alike_sentences(
             key=quoted_token(keys, first.looks.key, view),
             weight=f"{weight:.2f}",
             strongest=f"{first.looks.weight:.2f}",
-            effect=_effect_in_brackets(effect_size(effect, document) or 0.0, document, view),
+            effect=_effect_in_brackets(_defined_size(effect, document), document, view),
         )
     ]
 
@@ -446,8 +453,8 @@ def _alike_sentences(
 def _alike_template(document: AblateDocument, first: EffectRow, effect: EffectRow) -> Message:
     """The sentence on a head that looks at the same key as the first and changes far less: that it
     hardly matters, or that it changes the measure the other way, where one of these holds."""
-    first_change = effect_size(first, document) or 0.0
-    change = effect_size(effect, document) or 0.0
+    first_change = _defined_size(first, document)
+    change = _defined_size(effect, document)
     is_small = abs(change) <= HARDLY * abs(first_change)
     is_of_nats = document.measures[0] in ("logprob", "difference")
     if is_small and not (is_of_nats and abs(change) > NOTICEABLE):
@@ -486,7 +493,7 @@ def _random_sentences(document: AblateDocument, first: EffectRow, view: View) ->
     random_size = effect_size(first.random, document)
     if random_size is None:
         return []
-    size = effect_size(first, document) or 0.0
+    size = _defined_size(first, document)
     return _beside_random(size, random_size, document.measures[0], view)
 
 

@@ -48,6 +48,7 @@ def patch_document_heads(document: PatchDocument) -> DocumentHeads:
 
 def logits_document_heads(document: LogitsDocument) -> DocumentHeads:
     """The heads that add to the logit, as a page lists them."""
+    # only heads have an attention, and they have a layer: `or 0` is for the type alone
     parts = [(part.layer or 0, part) for part in document.parts if part.attention == "self"]
     return DocumentHeads(document.text, text_sides(document), parts, no_facts)
 
@@ -120,7 +121,7 @@ def _start(document: EffectDocument, effects: Sequence[PageEffects]) -> dict[str
     def size(row: HeadEffect) -> float:
         """The size of a head's effect, which may be undefined."""
         _, _, effect, *_ = row
-        return abs(effect or 0)
+        return abs(effect or 0)  # None comes last
 
     layer, head, *_ = max(effects[0].heads, key=size)
     query, key = _shown_link(document, (layer, head))
@@ -184,6 +185,7 @@ def _shown_link(document: EffectDocument, head: tuple[int, int] | None) -> tuple
     """The link (query, key) of a head that the page shows first: the first that the document names
     for this head; else that of a token to itself, namely the token measured at, or the first in
     which two texts differ."""
+    # where nothing else is named, the first token that is not special; of special ones alone, token 0
     word = next((place for place, token in enumerate(document.tokens) if not token.special), 0)
     match document:
         case AblateDocument(place=place):
@@ -194,7 +196,8 @@ def _shown_link(document: EffectDocument, head: tuple[int, int] | None) -> tuple
         case PatchDocument():
             links = []
             word = _first_difference(document, word)
-        case LogitsDocument(position=word):
+        case LogitsDocument(position=position):
+            word = position
             parts = [part for part in document.parts if _is_of_head(part, head)]
             looks = [telling_look(part) for part in parts]
             links = [(word, place.key) for place in looks if place is not None]

@@ -100,7 +100,7 @@ class NextReading(Struct, frozen=True):
     position: int
     target: int | None
 
-    predicts = True
+    predicts = True  # of the class, no field: next tokens are always read
 
     def rows(self, count: int) -> slice:
         """The range of the one token whose last-layer vector is needed."""

@@ -77,7 +77,7 @@ def guide(
     view = validate_options(output, environment, files={"--html": html})
     from attncli.draw.lines import as_text
     from attncli.draw.lines import markdown as draw_markdown
-    from attncli.language import guide as room
+    from attncli.language import guide as guide_pages
 
     _check_screen_options(environment, output, markdown, notebook, html)
     _check_options(page, search, markdown)
@@ -101,7 +101,7 @@ def guide(
     elif search is not None:
         lines = _search(search, view)
     else:
-        lines = contents(room.titles(view.lang), view)
+        lines = contents(guide_pages.titles(view.lang), view)
     if text is not None and _show_in_pager(as_text(lines, view), environment, pager):
         return
     screens: Iterable[Lines] = _split_into_screens(lines, view, environment)
@@ -131,7 +131,7 @@ def _write_course(
     """
     from attncli.features.guide.course import html_page, write_notebooks
     from attncli.inputs.files import atomic_writer
-    from attncli.language import guide as room
+    from attncli.language import guide as guide_pages
 
     if page is not None and text is None:
         raise _no_page(page, lang)
@@ -145,7 +145,7 @@ def _write_course(
     option = "--html"
     if notebook is not None:
         option = "--notebook"
-    if page is None or text is None or (notebook is not None and page not in room.PAGES):
+    if page is None or text is None or (notebook is not None and page not in guide_pages.PAGES):
         raise UsageError(
             "{option} is about a page, and none is named",
             expected=f"attn guide PAGE {option}",
@@ -198,11 +198,11 @@ def _check_options(page: str | None, search: str | None, markdown: bool) -> None
 
 def _text_of(name: str, lang: str) -> str | None:
     """The Markdown of a page, or of one word of the glossary; None for neither."""
-    from attncli.language import guide as room
+    from attncli.language import guide as guide_pages
 
-    if name in room.PAGES:
-        return room.page(name, lang)
-    entries = room.word_entries(lang)
+    if name in guide_pages.PAGES:
+        return guide_pages.page(name, lang)
+    entries = guide_pages.word_entries(lang)
     word = name.strip().lower()
     return entries.get(word)
 
@@ -230,20 +230,22 @@ def _in_language_of(word: str, view: View, *, entries: bool) -> View:
 
 def _no_page(name: str, lang: str) -> UsageError:
     """Return, not raise, the UsageError for what is neither a page nor a word of the guide."""
-    from attncli.language import guide as room
+    from attncli.language import guide as guide_pages
 
-    entries = room.word_entries(lang)
+    entries = guide_pages.word_entries(lang)
     word = name.strip().lower()
     from difflib import get_close_matches
 
-    near = get_close_matches(word, [*room.PAGES, *entries], n=1, cutoff=0.6)
+    near = get_close_matches(word, [*guide_pages.PAGES, *entries], n=1, cutoff=0.6)
     if near:
         hint = f"attn guide {shlex.quote(near[0])}"
     else:
         hint = "attn guide"
     return UsageError(
         "the guide has no page and no word {page}",
-        expected=message("{pages}, or a word of attn guide words", pages=listing(room.PAGES)),
+        expected=message(
+            "{pages}, or a word of attn guide words", pages=listing(guide_pages.PAGES)
+        ),
         hint=hint,
         page=repr(name),
     )

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from attncli.errors import AttnError, UsageError
 from attncli.inputs.files import atomic_writer, make_folder, read_regular
-from attncli.language import guide as room
+from attncli.language import guide as guide_pages
 from attncli.language import term
 
 FENCE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -148,7 +148,7 @@ def write_notebooks(name: str, lang: str, folder: Path) -> list[Path]:
     stands there, with what somebody wrote into it; AttnError where the folder cannot be written.
     """
     with_commands = [
-        section for section in sections(room.page(name, lang)) if commands_of(section.body)
+        section for section in sections(guide_pages.page(name, lang)) if commands_of(section.body)
     ]
     if not with_commands:
         raise UsageError(
@@ -207,6 +207,6 @@ def html_page(markdown: str, lang: str) -> str:
 def _with_picture(place: re.Match[str]) -> str:
     """What stands in place of a match of `PICTURE`: the same beginning of an `img` element, with
     the picture itself as a data address."""
-    path = room.FOLDER / "pictures" / Path(place[2]).name
+    path = guide_pages.FOLDER / "pictures" / Path(place[2]).name
     data = b64encode(read_regular(path, what="a picture of the guide")).decode()
     return f'{place[1]}data:{TYPES[path.suffix]};base64,{data}"'

@@ -50,7 +50,7 @@ def pairs_rows(document: PairsDocument) -> Iterator[Sequence[object]]:
         texts = (pair.clean, pair.corrupt, pair.answer.text, pair.versus.text)
         yield (*texts, pair.tokens, pair.m_clean, pair.m_corrupt, None)
     for fault in document.faults:
-        yield (*(None,) * 7, f"{fault.where}: {fault.fault}")
+        yield (*(None,) * 7, f"{fault.where}: {fault.fault}")  # none of a pair's seven cells
 
 
 def _pair_table(document: PairsDocument, view: View) -> Lines:

@@ -111,7 +111,8 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
             share=percent(exp(document.logprob), 1) if document.logprob is not None else "-",
         ),
     )
-    # a change that is known is that of two log probabilities that are
+    # the largest loss first; each has a change, and so both log probabilities: `or 0.0` below is for
+    # the type alone
     measured = [effect for effect in document.effects if effect.change is not None]
     if measured and -(measured[0].change or 0.0) > LITTLE:
         first = measured[0]

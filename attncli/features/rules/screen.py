@@ -413,7 +413,7 @@ def _swap_sentences(document: RulesDocument, view: View) -> Iterator[str]:
             " rules."
         )
     yield say(view, distance, factor=_factor_text(row, row.loss_distance, view))
-    if row.loss_first is UNSET:
+    if row.loss_first is UNSET:  # in older documents, which have no count of tokens either
         return
     first = message("With the first token alone in their place it is {first}.")
     if row.loss_first < row.loss:
