@@ -187,6 +187,7 @@ def _mean(texts: Sequence[Measured], row: int) -> Measured:
     baseline = np.stack([text.baseline[row] for text in texts])
     has_value = np.isfinite(value)
     count = np.maximum(has_value.sum(0), 1)
+    # of both over the same texts, those in which the head has a value
     mean_value, mean_baseline = (
         np.where(has_value.any(0), np.where(has_value, numbers, 0.0).sum(0) / count, np.nan)
         for numbers in (value, baseline)

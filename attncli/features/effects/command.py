@@ -115,23 +115,26 @@ def _usual_measure(options: MeasureOptions) -> Measure:
     return "vector"
 
 
-def measures(options: MeasureOptions) -> tuple[Measure, ...]:
-    """Parse `--measure` into measures, each once. Raises UsageError for unknown names and options
-    that do not go with them."""
+def _parse_measures(text: str) -> tuple[Measure, ...]:
+    """The measures that a value of `--measure` names, with commas between. Raises UsageError for an
+    unknown name, and for no name at all."""
     from attncli.features.effects.measures import MEASURES
 
-    text = options.measure or _usual_measure(options)
     names = [part.strip() for part in text.split(",") if part.strip()]
-    # the declared spelling of each name, which has the type of a measure; others drop out
-    chosen_measures = tuple(measure for name in names for measure in MEASURES if measure == name)
-    if len(chosen_measures) != len(names) or not names:
-        unknown_names = [name for name in names if name not in MEASURES]
-        wrong = text  # where it holds no name
-        if unknown_names:
-            wrong = unknown_names[0]
+    unknown_names = [name for name in names if name not in MEASURES]
+    if unknown_names or not names:
+        wrong = unknown_names[0] if unknown_names else text
         raise UsageError(
             "--measure {wrong} is no measure", expected=listing(MEASURES), wrong=repr(wrong)
         )
+    # the declared spelling of each name, which has the type of a measure
+    return tuple(measure for name in names for measure in MEASURES if measure == name)
+
+
+def measures(options: MeasureOptions) -> tuple[Measure, ...]:
+    """Parse `--measure` into measures, each once. Raises UsageError for unknown names and options
+    that do not go with them."""
+    chosen_measures = _parse_measures(options.measure or _usual_measure(options))
     if "logprob" not in chosen_measures:
         if options.every:
             raise UsageError(

@@ -146,6 +146,7 @@ def probability_caveats(document: PatchDocument, view: View) -> Iterator[str]:
     clean = predictions.clean.probability
     corrupt = predictions.corrupt.probability
     patched = predictions.patched.probability
+    # compared as they are printed, so that no sentence speaks of a change that nobody sees
     is_moved = percent(patched) != percent(corrupt)
     if (
         document.effects[0].recovered > 0

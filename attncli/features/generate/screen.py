@@ -83,8 +83,8 @@ def _continuation(document: GenerateDocument, view: View) -> Lines:
     if document.ended:
         sampling_note = message("{choice}; ended by itself", choice=sampling_note)
     # without blanks at the ends; of nothing but blanks, these
-    written = document.continuation.strip() or document.continuation
-    text = safe(written, ascii=view.ascii)
+    new_text = document.continuation.strip() or document.continuation
+    text = safe(new_text, ascii=view.ascii)
     return stack(
         heading("continuation", "", view),
         remark(text, view, style="bold"),
