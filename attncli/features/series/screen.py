@@ -26,7 +26,7 @@ from attncli.features.series.document import (
     short_names,
     summary,
 )
-from attncli.language import Message, listing, message, plural, say
+from attncli.language import Message, contextual, listing, message, plural, say
 from attncli.mechanism.spec import head_name
 
 PLOT_LINES = 12
@@ -222,6 +222,10 @@ def _others_sentence(
     return [message("It rises in {heads}, too.", heads=listing(names))]
 
 
+SPOKEN = {"previous": contextual("sentence", "previous")}
+"""What sentences call a metric whose name in tables is too short for them in some language."""
+
+
 def _rise_sentence(document: SeriesDocument, values: Mapping[str, object]) -> Message:
     """The sentence on where a head's score rises; checkpoints without steps have names of their
     own.
@@ -268,7 +272,7 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
             _rise_sentence(
                 document,
                 {
-                    "metric": metric_name(metric),
+                    "metric": SPOKEN.get(metric, metric_name(metric)),
                     "layer": last.heads[place].layer,
                     "head": last.heads[place].head,
                     "first": values[0],

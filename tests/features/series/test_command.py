@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ import attncli
 from attncli.documents import SCHEMAS
 from attncli.features.series import compute
 from attncli.features.series.compute import checkpoint_names, sort_checkpoints, step_of, steps_of
+from attncli.language.guide import page as guide_page
 from attncli.measure.labels import repeat_scores
 
 TEXT = "f p e h a n c f p e h a n c f p"
@@ -354,3 +356,31 @@ def test_checkpoints_without_steps_go_by_their_names() -> None:
     }
     assert short_names(of("m/step-5", "m/step-2000")) == {"m/step-5": "5", "m/step-2000": "2,000"}
     assert not has_steps(of("m/gpt2", "m/again"))
+
+
+def test_a_rise_is_told_by_steps_where_checkpoints_have_them(snapshots: list[Path]) -> None:
+    folders = [str(path) for path in snapshots[:-1]]
+    line = ("series", *folders, "--text", TEXT, "--brief")
+    text = " ".join(ask(*line).out.split())
+    assert re.search(r"half of the rise between steps \d+ and \d+\.", text)
+    chinese = "".join(ask(*line, "--lang", "zh").out.split())
+    assert re.search(r"“前一词元”从0\.\d\d升到0\.\d\d，在第\d+步与第\d+步之间升到一半。", chinese)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_the_command_of_lesson_6_gives_the_loss_that_it_tells(tmp_path: Path, lang: str) -> None:
+    lesson = " ".join(guide_page("lessons", lang).split())
+    commands = re.search(
+        r"`attn (learn induction [^`]*--snapshots 8)`[^`]*`attn (series [^`]*)`", lesson
+    )
+    assert commands is not None
+    training, reading = map(shlex.split, commands.groups())
+    saved = tmp_path / training[training.index("--save") + 1]
+    training[training.index("--save") + 1] = str(saved)
+    answer = ask(*training, "--json")
+    assert answer.code == 0, answer.err
+    assert reading[1] == f"{saved.name}/step-*"
+    losses = ask("series", *answer.json["snapshots"], *reading[2:], "--json").json
+    assert "2.595" in lesson
+    # sums differ in their last digits by machine
+    assert losses["checkpoints"][-1]["loss"] == pytest.approx(2.595, abs=0.03)
