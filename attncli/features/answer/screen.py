@@ -373,24 +373,26 @@ def _rests_on_hidden(document: AnswerDocument) -> bool:
 def _none_sentences(
     document: AnswerDocument, sources: Sequence[AnswerEffect], view: View
 ) -> Iterator[str]:
-    """Yield that the answer rests on no region, and how little it loses without one.
+    """Yield that the answer rests on no region and how little it loses without one; or that this is
+    not clear, where it loses more, but not twice what random spans change.
 
     sources: the effects of the regions that are compared, the largest loss first.
     """
-    yield say(view, "The answer rests on none of these regions.")
-    if not sources:
-        return
-    first = sources[0]
-    if first.change <= -LITTLE and first.random is not UNSET:
+    if sources and sources[0].change <= -LITTLE and sources[0].random is not UNSET:
+        first = sources[0]
+        yield say(view, "It is not clear whether the answer rests on one of these regions.")
         yield say(
             view,
             "Without {region} its mean log probability falls by {loss} nats a token, and without"
-            " random spans of as many tokens it changes by up to {most}: a region counts from"
-            " twice that on.",
+            " random spans of as many tokens it rises or falls by up to {most}: a region counts"
+            " from twice that on.",
             region=quoted_leaf(document, first, view),
             loss=format_fixed(-first.change, 2),
             most=format_fixed(max(map(abs, first.random)), 2),
         )
+        return
+    yield say(view, "The answer rests on none of these regions.")
+    if not sources:
         return
     yield say(
         view,
@@ -482,6 +484,14 @@ def _attention_sentences(
         "attention": percent(first.attention, 1),
         "even": percent(first.even, 1),
     }
+    if most is first and first.attention < first.even:
+        yield say(
+            view,
+            "Of these regions {region} gets most attention for its length, but less than an even"
+            " share: {attention} where that is {even}.",
+            **places,
+        )
+        return
     if most is first:
         yield say(
             view,

@@ -16,9 +16,11 @@ from tiny_checkpoints import CASES, make
 
 import attncli
 import attncli.features.answer.cut_runs as cut_runs_module
+from attncli.draw.view import View
 from attncli.features.answer.answer_words import share_text
 from attncli.features.answer.compute import SENTENCE, _AnswerWork, _sentences
 from attncli.features.answer.cut_runs import Cut, CutRuns, CutWay
+from attncli.features.answer.screen import answer_sentences
 from attncli.inputs.regions import Region, leaf_regions
 from attncli.mechanism.context import KnockOut
 from attncli.models.verify import reference_model
@@ -366,6 +368,31 @@ def test_each_region_tells_parents_without_what_is_inside(gpt2: str) -> None:
     answer = ask("ablate", TEXT, "--model", gpt2, *line, "--each-region")
     assert "all (other)" in answer.out
     assert "share tokens" not in answer.err
+
+
+def test_a_loss_below_twice_what_random_spans_change_is_not_clear(gpt2: str) -> None:
+    """A loss that could be chance is neither a reason nor proof that there is none."""
+    regions = [Region("a", (0, 1)), Region("b", (2, 3))]
+    document = attncli.answer(attncli.load(gpt2), TEXT, regions=regions, length=2)
+    effects = []
+    for effect in document.effects:
+        loss = -0.35 if effect.is_source else 0.0
+        effects.append(
+            replace(
+                effect, change=loss, random=[0.28, -0.1], matters=False, attention=0.1, even=0.2
+            )
+        )
+    document = replace(document, effects=effects)
+    said = "\n".join(answer_sentences(document, View()))
+    assert "It is not clear whether the answer rests on one of these regions." in said
+    assert "rises or falls by up to 0.28" in said
+    assert "rests on none" not in said
+    small = [replace(effect, change=0.0) for effect in effects]
+    said = "\n".join(answer_sentences(replace(document, effects=small), View()))
+    assert "The answer rests on none of these regions." in said
+    used = [replace(effect, matters=effect.is_source) for effect in effects]
+    said = "\n".join(answer_sentences(replace(document, effects=used), View()))
+    assert "gets most attention for its length, but less than an even share" in said
 
 
 def test_small_probabilities_are_told_apart() -> None:
