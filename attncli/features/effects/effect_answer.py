@@ -525,11 +525,15 @@ def _beside_random(size: float, random_size: float, measure: Measure, view: View
     if abs(size) < abs(random_size):
         template = message("That is less than a random change of the same size makes ({size}).")
         return [say(view, template, size=random_text)]
+    times = times_words(abs(size) / abs(random_size), 2)
+    if times == "1":
+        template = message("A random change of the same size makes about as much ({size}).")
+        return [say(view, template, size=random_text)]
     return [
         say(
             view,
             "That is {times} times what a random change of the same size makes ({size}).",
-            times=times_words(abs(size) / abs(random_size), 2),
+            times=times,
             size=random_text,
         )
     ]

@@ -22,7 +22,7 @@ from attncli.draw.view import View
 from attncli.errors import LimitError
 from attncli.features.effects import measures
 from attncli.features.effects.ablation import Removal, RemovalResult, remove
-from attncli.features.effects.effect_answer import ablate_sentences
+from attncli.features.effects.effect_answer import _beside_random, ablate_sentences
 from attncli.features.effects.measures import MeasureRequest, Meter
 from attncli.features.effects.screen import patch_sentences
 from attncli.features.effects.sweep import SweepSize
@@ -271,3 +271,11 @@ def test_a_share_that_the_probability_gainsays_is_told(
         name = document.predictions.target.text
         assert said is None or said.format(name) in text
         assert (f'"{name}" comes first after both texts' in text) == is_first
+
+
+def test_an_effect_of_the_size_of_a_random_change_is_not_told_as_a_multiple() -> None:
+    view = View()
+    assert "about as much" in _beside_random(0.0260, 0.0250, "logprob", view)[0]
+    assert "1.5 times" in _beside_random(0.03, 0.02, "logprob", view)[0]
+    assert "less than" in _beside_random(0.01, 0.02, "logprob", view)[0]
+    assert _beside_random(0.1, 0.02, "logprob", view) == []
