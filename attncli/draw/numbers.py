@@ -152,6 +152,18 @@ def percent(value: float, digits: int = 0) -> str:
     return text
 
 
+def softmax_percent(weight: float, keys: int) -> str:
+    """A weight of a softmax in percent: over several finite scores it nears 100% and never is it,
+    though it may be 1 as computed.
+
+    keys: how many scores are finite.
+    """
+    text = percent(weight)
+    if keys > 1 and text == percent(1.0):
+        return f">{1 - LEAST_SHARE:.1%}"
+    return text
+
+
 def percent_below(value: float, bound: float) -> str:
     """A share below a bound, in percent, with enough digits not to round up to the bound: 49.9% for
     0.4997 below a half.

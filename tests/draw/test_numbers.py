@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attncli.draw.numbers import missed_by_intervals, percent
+from attncli.draw.numbers import missed_by_intervals, percent, softmax_percent
 from attncli.draw.view import View
 from attncli.features.effects.targets import probability_text
 from attncli.language import say
@@ -24,6 +24,12 @@ def test_a_share_that_intervals_miss_is_never_called_nothing() -> None:
 )
 def test_a_share_is_no_whole_and_no_nothing_by_rounding(share: float, text: str) -> None:
     assert percent(share) == text
+
+
+def test_a_weight_beside_others_is_never_the_whole() -> None:
+    assert softmax_percent(1.0, 3) == softmax_percent(1 - 1e-7, 2) == ">99.9%"
+    assert softmax_percent(1.0, 1) == "100%"
+    assert softmax_percent(0.42, 3) == percent(0.42)
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,17 @@ def _variants(document: CostDocument, view: View) -> Lines:
         "steps: what must happen one after the other. path: layers (for the rnn: steps) "
         "until the first token can influence the last; for lsh chance decides."
     )
+    sizes = say(
+        view,
+        "grows as: n the tokens, d = {width} their width (d_model), w = {window} the keys of the "
+        "window, c = {chunk} the tokens of lsh's chunks. The rnn's two matrices are counted: they "
+        "are all it does.",
+        width=f"{document.d_model:,}",
+        window=f"{document.window:,}",
+        chunk=f"{document.chunk:,}",
+    )
     body = table(columns, rows, view, align=align, title="pairs and operations", note=note)
-    return stack(body, remark(meanings, view))
+    return stack(body, remark(meanings, view), remark(spell(sizes, ascii=view.ascii), view))
 
 
 def cost_answer(document: CostDocument, view: View) -> Lines:
@@ -211,25 +220,38 @@ def _growth(document: CostDocument, view: View) -> Lines:
     title = heading(
         "growth of multiply-adds over n", "both axes logarithmic; the line marks n", view
     )
-    n, width = _break_even_length(document)
-    crossing_note = say(
-        view,
-        "From n = {n} on, full attention takes more multiply-adds than a recurrent network "
-        "of width {width}, but it computes all tokens at once, where the network takes n "
-        "steps one after the other.",
-        n=n,
-        width=width,
-    )
+    texts = [spell(text, ascii=view.ascii) for text in _crossing_sentences(document, view)]
     return stack(
         title,
         curves(series, view, x_name="n", marked_x=float(document.n)),
-        remark(crossing_note, view),
+        *(remark(text, view) for text in texts),
+    )
+
+
+def _crossing_sentences(document: CostDocument, view: View) -> Iterator[str]:
+    """Yield from which length on the pairs of full attention take more than the matrices of a
+    recurrent network, what its projections do to that, and that it takes one step."""
+    n, width = _break_even_length(document)
+    yield say(
+        view,
+        "From n = {n} on, full attention's work on pairs (it grows as n²·d) takes more "
+        "multiply-adds than the matrices of a recurrent network of width {width} (n·d²).",
+        n=n,
+        width=width,
+    )
+    recurrent = 2 * document.n * document.d_model**2  # multiply-adds of its two matrices
+    if document.projections >= recurrent:
+        yield say(view, "With its projections, left out here, attention takes more at every n.")
+    yield say(
+        view,
+        "But attention computes all tokens at once, where the network takes n steps one after the "
+        "other.",
     )
 
 
 def _break_even_length(document: CostDocument) -> tuple[str, str]:
-    """The length from which full attention costs more than a recurrent network, and d_model, as
-    texts.
+    """The length from which the pairs of full attention cost more than a recurrent network, and
+    d_model, as texts.
 
     That is where n·heads·(d_k + d_v) > 2·d_model².
     """

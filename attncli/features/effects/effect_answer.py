@@ -24,6 +24,7 @@ from attncli.draw.token_names import (
     quote_text,
     quoted_token,
     quoted_word,
+    resting_key,
     short,
 )
 from attncli.draw.view import View
@@ -65,6 +66,8 @@ HARDLY = 0.1
 """An effect of at most this share of the largest hardly matters, unless it is of probabilities and
 above `NOTICEABLE`."""
 NOTICEABLE = 0.1
+LITTLE = 0.005
+"""A change of a vector, 1 − cosine, below this is called little: it turns by less than 6°."""
 """Nats from which a change of a log-probability, or of a difference of logits, matters."""
 NEGLIGIBLE = 1e-12
 """Effects below this are none."""
@@ -227,6 +230,9 @@ def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
         head = say(view, spoken_head(first.layer, first.head))
         size = size_text(effect, "vector", view)
         yield say(view, LINK_SENTENCES["most"], head=head, subject=query_text, size=size)
+        if effect < LITTLE:
+            degrees = math.degrees(math.acos(1 - effect))
+            yield say(view, "That is little: the vector turns by {degrees:.1f}°.", degrees=degrees)
     else:
         yield say(view, LINK_SENTENCES["nothing"], subject=query_text)
     is_same = len(effects) == 1  # what is cut together is the one head's link
@@ -282,6 +288,7 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
     effects = [effect for effect in document.effects if effect_size(effect, document) is not None]
     together = effect_size(document.together, document)
     changed = {"subject": subject(document, view)}
+    yield from _resting_link_sentences(document, view)
     yield from probability_sentence(document, view)
     if document.measures[0] == "difference":
         yield from _random_probability_sentences(document, view)
@@ -320,6 +327,17 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
         yield say(view, "Without this head {subject} is 0 and has no direction.", **changed)
     if len(effects) > 1:
         yield say(view, templates["apart"])
+
+
+def _resting_link_sentences(document: AblateDocument, view: View) -> Iterator[str]:
+    """Yield why the weight of a cut link says little, where its key is one token on which heads put
+    weight when they look for nothing (the first one, a special one); nothing for any other link.
+    """
+    link = document.link
+    if link is None or not isinstance(link.key, int) or link.attention is not UNSET:
+        return
+    if resting_keys(document.tokens, document.model.source)[link.key]:
+        yield resting_key(document.tokens, link.key, view)
 
 
 def _single_sentences(

@@ -888,6 +888,8 @@ ADDED = {
     "learned": message("P[i]: one learned vector for each position i"),
 }
 """What is added to the input; other tables that checkpoints have are added likewise."""
+DRAWN_POSITIONS = message("P[i]: one vector for each position i, random here, not learned")
+"""The same of learned positions in a model that has learned nothing."""
 
 
 @checked
@@ -990,6 +992,8 @@ def _position_facts(
         if both is not None:
             _, vectors = both
         added = ADDED.get(input_positions, message("P[i]: a vector"))
+        if input_positions == "learned" and not is_learned(model.identity.source):
+            added = DRAWN_POSITIONS
         return input_positions, "input", listing(("X = E + P", added), "; "), vectors
     name = position_name(score_position)
     match score_position:

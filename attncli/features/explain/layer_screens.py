@@ -70,7 +70,7 @@ from attncli.features.explain.softmax_screens import (
     tinted_answer,
 )
 from attncli.features.explain.training_screen import training_blocks, training_rows
-from attncli.language import contextual, message, plural, say, say_each
+from attncli.language import contextual, listing, message, plural, say, say_each
 from attncli.measure.rest import Bools, resting_keys
 
 CLOSE = 1e-4
@@ -595,7 +595,8 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
             )
         yield say(view, template, **counts)
     else:
-        count = sum(keys[index] == best for index in looking)
+        even = 1 / int((rows > 0).any(axis=0).sum())  # what attention spread evenly would give
+        count = sum(keys[index] == best and rows[index][best] > even for index in looking)
         yield _shared_look(heads, rows[:, best], count, view)
 
     head_entropy = float(np.mean(document.entropies))
@@ -614,22 +615,32 @@ def _shared_look(heads: Sequence[HeadPart], weights: NDArray, count: int, view: 
     head its weight is smallest and largest.
 
     weights: of that key in each head, [head].
-    count: of the heads that look at it most.
+    count: of the heads that look at it most, and more than if they looked at all keys alike.
     """
     low = int(np.argmin(weights))
     high = int(np.argmax(weights))
     template = message(
-        "All {heads} heads look there; averaging loses how much each does: from {least} "
+        "All {heads} heads look there; averaging loses how much weight each gives: from {least} "
         "(head {least_head}) to {most} (head {most_head})."
     )
     if len(heads) == 2:
         template = message(
-            "Both heads look there; averaging loses how much each does: from {least} (head"
+            "Both heads look there; averaging loses how much weight each gives: from {least} (head"
             " {least_head}) to {most} (head {most_head})."
         )
     if count < len(heads):
         template = message(
-            "{count} of {heads} heads look there; averaging loses how much each does: from"
+            "{count} of {heads} heads look there; averaging loses how much weight each gives: from"
+            " {least} (head {least_head}) to {most} (head {most_head})."
+        )
+    if count == 1:
+        template = message(
+            "1 of {heads} heads looks there; averaging loses how much weight each gives: from"
+            " {least} (head {least_head}) to {most} (head {most_head})."
+        )
+    if count == 0:
+        template = message(
+            "No head gives it more than an even share; averaging loses how much each gives: from"
             " {least} (head {least_head}) to {most} (head {most_head})."
         )
     return say(
@@ -933,6 +944,7 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
         align=["left", "left", "right"],
         title="ways of telling positions",
     )
+    way_table = stack(way_table, remark(_size_sentence(ways, view), view))
 
     # the query's weights under each
     weights = [way.weights for way in ways]
@@ -964,6 +976,29 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
         *tables,
         rows,
         _position_answer(document, query, view),
+    )
+
+
+def _size_sentence(ways: Sequence[PositionWay], view: View) -> str:
+    """The sentence that encodings move weights by their sizes, too, with the mean length of the
+    vectors of each that is added to the input; "" where fewer than two are."""
+    sizes = [
+        say(
+            view,
+            "{size} for {position}",
+            size=f"{np.linalg.norm(np.asarray(way.table, np.float64), axis=1).mean():.1f}",
+            position=way.position,
+        )
+        for way in ways
+        if way.enters == "input" and way.table is not UNSET
+    ]
+    if len(sizes) < 2:
+        return ""
+    return say(
+        view,
+        "How far an encoding moves a weight depends on the size of its vectors, too: on average |P|"
+        " is {sizes}.",
+        sizes=listing(sizes),
     )
 
 

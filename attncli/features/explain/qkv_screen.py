@@ -249,7 +249,11 @@ def _shared_scores(document: QkvTopic, shared: SharedQueryKey, view: View) -> Li
     rows = []
     for name, scores, count in (
         ("W_Q, W_K", (shared.forward, shared.backward), shared.self_first),
-        ("W_Q = W_K", (shared.shared, shared.shared), shared.shared_self_first),
+        (
+            say(view, "W_K for both"),
+            (shared.shared, shared.shared),
+            shared.shared_self_first,
+        ),
     ):
         numbers = [format_fixed(score, view.precision) for score in scores]
         of_words = say(view, "{count} of {words}", count=count, words=shared.words)
@@ -419,7 +423,7 @@ def _matrix_sentences(document: QkvTopic, view: View) -> Iterator[str]:
         forward = format_fixed(pair.forward, 2)
         backward = format_fixed(pair.backward, 2)
         reason = message(
-            "Why W_Q is not W_K: with one matrix {query} and {key} would ask each other alike, "
+            "Why W_Q is not W_K: with W_K for both {query} and {key} would ask each other alike, "
             "{shared} both ways; with two it is {there} there and {back} back.",
             query=query,
             key=quoted_token(document.tokens, pair.key, view),

@@ -4,7 +4,7 @@ the search over them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from msgspec import UNSET
@@ -18,7 +18,7 @@ from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import table
 from attncli.draw.token_names import key_names, quoted_token
 from attncli.draw.view import View
-from attncli.features.explain.document import Bottleneck, Seq2seqTopic
+from attncli.features.explain.document import Seq2seqTopic
 from attncli.features.explain.softmax_screens import lead
 from attncli.language import message, say, say_each
 from attncli.mechanism.spec import plain_link, spoken_head
@@ -145,7 +145,7 @@ def _seq2seq_answer(document: Seq2seqTopic, view: View) -> Lines:
         document.key_text, document.keys, weights[query], view, query=None, tint=tint
     )
     texts = [
-        *_bottleneck_sentences(document.bottleneck, document.width, view),
+        _bottleneck_sentence(document, view),
         say(
             view,
             "At {query} the search draws most on {key}: {share}.",
@@ -159,22 +159,22 @@ def _seq2seq_answer(document: Seq2seqTopic, view: View) -> Lines:
     return stack(said, read, sentences(texts, view))
 
 
-def _bottleneck_sentences(rows: Sequence[Bottleneck], width: int, view: View) -> Iterator[str]:
-    """Yield the sentence on how many words can be read back, at the first length at which one vector
-    gives back less than half of them, or at the longest.
-
-    rows: by length.
-    width: of the vectors.
-    """
+def _bottleneck_sentence(document: Seq2seqTopic, view: View) -> str:
+    """The sentence on how many random words can be read back, at the first length at which one
+    vector gives back less than half of them, or at the longest."""
+    rows = document.bottleneck
     row = next((row for row in rows if row.vector < HALF), rows[-1])
-    yield say(
+    return say(
         view,
-        "Of {words} random words one vector of width {width} gives back {vector}, a search over "
-        "{words} annotations {search}.",
+        "A demonstration with random vectors, not this run's: of {words} random words one vector of "
+        "width {width} gives back {vector}, a search over {words} annotations {search}; guessing "
+        "among {vocabulary:,} words gives {chance}.",
         words=row.words,
-        width=width,
+        width=document.width,
         vector=percent(row.vector),
         search=percent(row.search),
+        vocabulary=document.vocabulary,
+        chance=percent(1 / document.vocabulary),
     )
 
 

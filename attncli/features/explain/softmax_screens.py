@@ -13,7 +13,14 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from attncli.draw.lines import Lines, heading, localize, remark, sentences, stack, stack_spaced
-from attncli.draw.numbers import adding_column, bar, brief, format_fixed, percent, times_words
+from attncli.draw.numbers import (
+    adding_column,
+    bar,
+    brief,
+    format_fixed,
+    softmax_percent,
+    times_words,
+)
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.screen_header import fact, header
 from attncli.draw.sentence import shaded_sentence
@@ -51,8 +58,9 @@ def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
     """
     # the largest weight first
     first, *other_weights = sorted(document.weights, reverse=True)
+    finite = int(np.isfinite(document.scores).sum())
     # the score as it was given: the document's `highest` is divided by the temperature
-    values = {"highest": brief(max(document.numbers)), "share": percent(first)}
+    values = {"highest": brief(max(document.numbers)), "share": softmax_percent(first, finite)}
     if not other_weights:
         text = message("A score alone gets all of the weight.")
     elif first - other_weights[-1] <= SAME:
@@ -669,10 +677,11 @@ def _weights_in_both_orders(document: OrderTopic, view: View) -> Lines:
             return Lines()
         name = convention(row.mask if row.position == "none" else row.position, view)
         values += [row.weights, row.moved_weights]
-        names += [name, say(view, "(other order)")]
+        names += [name, spell(f"{name}′", ascii=view.ascii)]
     if document.query is UNSET:
         return Lines()
     word = label(texts[document.query], ascii=view.ascii)
+    note = message("columns: keys, in the first order; ′: with the tokens in the other order")
     body = matrix(
         values,
         names,
@@ -680,7 +689,7 @@ def _weights_in_both_orders(document: OrderTopic, view: View) -> Lines:
         view,
         limits=(0.0, 1.0),
         title=say(view, 'why: the weights of "{query}" on each word, in both orders', query=word),
-        note="columns: keys, in the first order",
+        note=spell(say(view, note), ascii=view.ascii),
     )
     reason = message(
         "A score q·k is made of two words and of nothing between them, and the output adds up "

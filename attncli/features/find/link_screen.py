@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from attncli.draw.command_lines import command_about, command_lines, options_note, reference
 from attncli.draw.lines import Lines, remark, sentences, stack
-from attncli.draw.numbers import percent
+from attncli.draw.numbers import percent, softmax_percent
 from attncli.draw.sentence import not_learned_note, sentence, words
 from attncli.draw.token_names import claim, quote_text, quoted_token, rest_names, resting_key
 from attncli.draw.view import View
@@ -183,7 +183,7 @@ def _resting_sentences(
         " not say that it looks at {key}.",
         query=query,
         key=linked,
-        share=percent(first.weight),
+        share=softmax_percent(first.weight, first.visible),
         layer=first.layer,
         head=first.head,
     )
@@ -249,8 +249,8 @@ def _weight_sentences(
         ),
         layer=first.layer,
         head=first.head,
-        share=percent(counted_weight(first)),
-        whole=percent(first.weight),
+        share=softmax_percent(counted_weight(first), first.visible),
+        whole=softmax_percent(first.weight, first.visible),
         beyond=percent(share or 0.0),
         rest=rest_names(document.tokens),
     )
@@ -344,7 +344,7 @@ def other_key_sentences(document: FindDocument, view: View) -> Iterator[str]:
             key=linked,
             layer=best.layer,
             head=best.head,
-            share=percent(most.weight),
+            share=softmax_percent(most.weight, best.visible),
         )
         if not _heads_by_weight(document):  # beside a hidden key any other has more
             continue
@@ -397,7 +397,7 @@ def _verified_sentences(document: FindDocument, view: View) -> Iterator[str]:
         word=quote_text(document.word_before, view),
         query=query,
         key=key,
-        share=percent(weight_in_front(best)),
+        share=softmax_percent(weight_in_front(best), best.visible),
         layer=best.layer,
         head=best.head,
         after=after,

@@ -33,6 +33,7 @@ from attncli.features.learn.document import (
 from attncli.features.learn.tasks import task_class, task_names
 from attncli.features.learn.tasks.task import Task
 from attncli.language import Message, listing, message, plural, say
+from attncli.measure.labels import LABELS
 from attncli.mechanism.spec import head_name
 
 PLOT_LINES = 12
@@ -380,6 +381,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
         score = heads[row.layer, row.head].scores[row.score]
         if score.last >= score.threshold and score.rose_at is not None:
             texts.append(_head_sentence(row, score, document))
+            texts += _label_sentences(row, score)
             texts += _others_sentences(row, document)
         elif _is_missed(row.score, document):
             texts.append(
@@ -463,6 +465,21 @@ def _head_sentence(row: BestHead, score: HeadScore, document: LearnDocument) -> 
         first=score.first,
         step=score.rose_at,
     )
+
+
+def _label_sentences(row: BestHead, score: HeadScore) -> list[Message]:
+    """One sentence where the head's score reaches the threshold of its task but not that of the
+    label of the same score in `attn heads`; else empty."""
+    label = next((label for label in LABELS.values() if label.score == row.score), None)
+    if label is None or not score.threshold <= score.last < label.threshold:
+        return []
+    return [
+        message(
+            "Here it counts as one from {here:.2f} on; attn heads labels one from {label:.2f} on.",
+            here=score.threshold,
+            label=label.threshold,
+        )
+    ]
 
 
 def _elsewhere_sentences(row: BestHead, document: LearnDocument, view: View) -> list[Message]:

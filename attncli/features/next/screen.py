@@ -113,7 +113,15 @@ def _layer_table(document: NextDocument, view: View) -> Lines:
             count=len(shown),
             total=len(document.layers),
         )
-    return stack(table(names, rows, view, align=align, title=title), remark(more, view))
+    note = ""
+    if rows:
+        note = say(
+            view,
+            "The choice after an earlier layer (logit lens) is not the model's: later layers may"
+            " change it, and it can be sure and wrong.",
+        )
+    body = table(names, rows, view, align=align, title=title)
+    return stack(body, remark(note, view), remark(more, view))
 
 
 def _each_table(document: NextDocument, view: View) -> Lines:

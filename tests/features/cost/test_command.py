@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from validity import validate
 
 from attncli.arrays.backend import torch_is_installed
+from attncli.draw.lines import draw_parts
 from attncli.draw.safe import cells
 from attncli.draw.view import View
 from attncli.features.cost import compute
 from attncli.features.cost.document import Timing
-from attncli.features.cost.screen import cost_answer
+from attncli.features.cost.screen import COST_PARTS, cost_answer
 
 
 @pytest.mark.many
@@ -112,6 +113,32 @@ def test_the_crossing_with_a_recurrent_network() -> None:
     )
     assert full["full"] == full["rnn"]
     assert rnn["full"] > rnn["rnn"]
+
+
+def test_with_its_projections_attention_is_dearer_at_every_length() -> None:
+    """The projections alone take 4·n·d², the recurrent network 2·n·d²: said where they do."""
+    for n in ("1", "64", "4096"):
+        document = ask("cost", "-n", n, "--json").json
+        rnn = document["variants"][-1]
+        assert rnn["name"] == "rnn"
+        assert (
+            document["variants"][0]["multiply_adds"] + document["projections"]
+            > (rnn["multiply_adds"])
+        )
+    said = "With its projections, left out here, attention takes more at every n."
+    assert said in ask("cost", "--show", "growth").out
+    # heads that are narrow together have cheap projections
+    narrow = replace(compute.cost(64, d_model=64, heads=1), d_k=4, d_v=4, projections=64 * 64 * 16)
+    parts = draw_parts(COST_PARTS, narrow, View(lang="en", width=200)).plain
+    assert "From n = 1,025 on" in parts
+    assert said not in parts
+
+
+def test_what_grows_is_named_with_its_value() -> None:
+    said = " ".join(
+        ask("cost", "--window", "32", "--chunk", "16", "--show", "variants").out.split()
+    )
+    assert "d = 512 their width (d_model), w = 32 the keys of the window, c = 16" in said
 
 
 @pytest.mark.parametrize(

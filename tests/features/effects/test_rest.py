@@ -12,7 +12,7 @@ from attncli.draw.lines import draw_parts
 from attncli.draw.view import View
 from attncli.features.effects.compute import ablate, logits
 from attncli.features.effects.document import telling_look
-from attncli.features.effects.effect_answer import look_tint
+from attncli.features.effects.effect_answer import ablate_sentences, look_tint
 from attncli.features.effects.page import _shown_link
 from attncli.features.effects.screen import ABLATE_PARTS, logits_sentences
 
@@ -43,6 +43,19 @@ def test_what_a_head_looks_at_leaves_the_first_token_out() -> None:
     assert "what a head looks at most leaves out where heads rest: the first token" in screen
     assert "c 0." not in screen.split("looks most at")[1].split("what a head")[0]
     assert _shown_link(document, (0, RESTS))[1] != 0
+
+
+def test_a_cut_link_to_the_first_token_is_said_to_rest_there() -> None:
+    """As `attn find` says it; not of another key, nor of weights that nobody trained."""
+    said = "is the first token: heads rest there whatever it is."
+    for source, key, is_said in (
+        ("checkpoint", "#0", 1),
+        ("checkpoint", "#2", 0),
+        ("file", "#0", 0),
+    ):
+        model = resting_model.model(source=source)
+        document = ablate(model, TEXT, link=("#4", key), baseline="none")
+        assert " ".join(ablate_sentences(document, WIDE)).count(said) == is_said
 
 
 def test_parts_of_a_logit_look_at_what_is_no_rest() -> None:

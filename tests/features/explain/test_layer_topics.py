@@ -4,6 +4,7 @@ steps.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from io import BytesIO, StringIO
@@ -239,9 +240,32 @@ def test_heads_that_agree_lose_how_much_each_looks() -> None:
     told = " ".join(ask("explain", "multihead", TEXT, "--query", "on", "--brief").out.split())
     low, high = rows[:, 0].argmin(), rows[:, 0].argmax()
     said = f"from {rows[low, 0]:.2f} (head {low}) to {rows[high, 0]:.2f} (head {high})"
-    assert f"All 4 heads look there; averaging loses how much each does: {said}." in told
+    assert f"All 4 heads look there; averaging loses how much weight each gives: {said}." in told
     two = ask("explain", "multihead", TEXT, "--query", "on", "--num-heads", "2", "--brief").out
-    assert "Both heads look there; averaging loses how much each does" in two
+    assert "Both heads look there; averaging loses how much weight each gives" in two
+
+
+@pytest.mark.parametrize(
+    ("weight", "says"),
+    [
+        (0.3, "All 12 heads look there; averaging loses how much weight each gives: from 0.30"),
+        (0.01, "11 of 12 heads look there; averaging loses how much weight each gives: from 0.01"),
+    ],
+)
+def test_a_head_that_rests_elsewhere_does_not_look_there(
+    weight: float, says: str, tmp_path: Path
+) -> None:
+    """Its largest weight beside the special tokens may be small: less than an even share."""
+    line = ("explain", "multihead", "the cat sat", "--model", "minilm", "--layer", "2")
+    document = ask(*line, "--query", "sat", "--json").json
+    for head in document["heads"]:
+        head["weights"] = [0.25, 0.05, 0.6, 0.05, 0.05]
+    document["heads"][0]["weights"] = [0.985 - weight, 0.005, weight, 0.005, 0.005]
+    rows = np.array([head["weights"] for head in document["heads"]])
+    document["average"] = rows.mean(axis=0).tolist()
+    path = tmp_path / "heads.json"
+    path.write_text(json.dumps(document))
+    assert f"{says} (head 0)" in " ".join(ask("view", str(path), "--brief").out.split())
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,9 @@ def test_the_search_is_the_run_of_cross_and_said_with_its_numbers() -> None:
     assert found["cosine"] == pytest.approx(sum(pairs) / 12, abs=1e-6)
     said = " ".join(ask("explain", "seq2seq", *TEXTS, "--d-model", "16", "--brief").out.split())
     first = next(row for row in found["bottleneck"] if row["vector"] < 0.5)
-    assert f"Of {first['words']} random words one vector of width 16 gives back" in said
+    assert "A demonstration with random vectors, not this run's" in said
+    assert f"guessing among {found['vocabulary']} words gives 0.4%." in said  # 1 of 256
+    assert f"of {first['words']} random words one vector of width 16 gives back" in said
     assert f"mean cosine between two: {found['cosine']:.2f}" in said
     assert ask("explain", "seq2seq", "--d-model", "16", "--json").json == found
     alone = ask("explain", "seq2seq", "le", "the cat", "--d-model", "16").out
