@@ -946,9 +946,9 @@ def _subset_key(mask: Bools) -> str:
 def _subset_cuts(leaves: Sequence[LeafRegion], names: Sequence[str], masks: Bools) -> list[Cut]:
     """For each random subset, the run that cuts the regions that are not in it.
 
+    leaves: the regions, each with those of its tokens that lie in no region inside it.
     names: those of the regions that are compared; others are never cut.
     masks: [subset, region compared], true where a region is there.
-    leaves: the regions, each with those of its tokens that lie in no region inside it.
     """
     sources = [leaf for leaf in leaves if leaf.name in names]
     return [
@@ -971,8 +971,8 @@ def _drawn_masks(
     """Draw random sets of the regions that are compared, half as many again as `subsets`, so that a
     third of all can test the model.
 
-    names: those of the regions that are compared.
     leaves: the regions, each with those of its tokens that lie in no region inside it.
+    names: those of the regions that are compared.
 
     Returns: [subset, region compared], true where a region is there; no rows for 0 `subsets`.
 
@@ -1149,9 +1149,9 @@ def _refuse_length(model: Model, count: int) -> None:
 def _source_names(leaves: Sequence[LeafRegion], sources: Sequence[str] | None) -> list[str]:
     """The names of the regions that are compared.
 
+    leaves: the regions, each with those of its tokens that lie in no region inside it.
     sources: the names that the caller chose; None for all regions that are neither messages of a
         chat nor the rest of the prompt, or for the messages where there are no others.
-    leaves: the regions, each with those of its tokens that lie in no region inside it.
 
     Raises InputError for a name without a region, or whose region is filled by others inside it.
     """
@@ -1181,8 +1181,8 @@ def _results_file(
     """The file where results of this work are stored, so that an interrupted call can go on.
 
     kept: the folder of the file; None to store nothing.
-    request: all other arguments that results depend on; they enter the file's name.
     leaves: the regions, each with those of its tokens that lie in no region inside it.
+    request: all other arguments that results depend on; they enter the file's name.
     """
     path = None
     if kept is not None:

@@ -212,7 +212,7 @@ class CutRuns(Struct, frozen=True):
         # the state after each stretch on the way to the present one, by depth
         states: list[_State] = [START]
         for part in self.stretches(cuts, after_own=own is not None):
-            del states[part.depth + 1 :]
+            del states[part.depth + 1 :]  # those of branches that are done
             if own is not None and part.depth == 0:
                 states[0] = own.state_before(part.start)
             state = self._extended_state(states[part.depth], part)

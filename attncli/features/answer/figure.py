@@ -133,6 +133,7 @@ def _draw_panels(
     _write_names(drawing, names, edge, top)
     bottom = _draw_changes(drawing, effects, edge, top, wide, view)
     if beside:
+        # attention goes one way from 0, and has at most 0.7 of the width of changes
         share = min(0.7 * BARS, room - APART - wide)
         return _draw_attention(drawing, effects, edge + wide + APART, top, share, view)
     top = bottom + 14

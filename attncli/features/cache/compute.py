@@ -379,6 +379,7 @@ class _WholeRun:
             )
             cached = (last == self._count - 1) & self._sees
             left = row * cached
+            # NaN for a head without weight
             self._kept[place].append(left.sum(-1) / np.where(total > 0, total, np.nan))
             beyond = row[:, ~self._rest].sum(-1)
             self._kept_beyond[place].append(np.stack([left[:, ~self._rest].sum(-1), beyond]))
@@ -387,6 +388,7 @@ class _WholeRun:
             self._region_kept_beyond[place].append(
                 np.array([left[:, keys].sum(-1) for keys in members_beyond_rest])
             )
+            # 0 / 1 of a region of which the last token sees nothing
             self._region_keys[place].append(
                 np.array(
                     [

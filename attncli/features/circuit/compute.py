@@ -242,12 +242,13 @@ def split_pairs(fitted: FittedPairs, holdout: int | None, seed: int) -> SplitPai
     """Divide pairs at random into those that edges are chosen on and those that circuits are tested
     on. Repeated pairs count once, so that no pair is in both groups.
 
-    holdout: how many to test on; None for half.
     fitted: the pairs that fit the model, and the faults of those that do not.
+    holdout: how many to test on; None for half.
     seed: of the order in which they are divided.
 
     Raises InputError for fewer than two pairs, UsageError for a group without any.
     """
+    # by the ids of both texts and the two answers: of equal pairs the first
     different: dict[tuple[Any, ...], TokenPair] = {}
     for pair in fitted.pairs:
         texts = tuple(tuple(token.id for token in text) for text in (pair.clean, pair.corrupt))

@@ -389,7 +389,7 @@ def circuit_sentences(document: CircuitDocument, view: View) -> Iterator[str]:
         random=share_text(chosen.random),
     )
     yield say(view, kept)
-    if document.pairs.held_out < FEWEST:
+    if document.pairs.held_out < FEWEST:  # 20
         yield say(view, "Below 20 held-out pairs there is no interval.")
     if document.chosen_by == "keeps":
         size = plural(

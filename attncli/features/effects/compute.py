@@ -519,7 +519,7 @@ def patch(
         memory,
         on_cost,
         predicts=patching.predicts,
-        start=min(patching.positions, default=0),
+        start=min(patching.positions),
     )
     clean_ids = [token.id for token in clean_tokens]
     corrupt_ids = [token.id for token in corrupt_tokens]

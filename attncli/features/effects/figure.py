@@ -132,7 +132,7 @@ def logits_figure(document: LogitsDocument, drawing: Drawing, view: View, scale:
     counts = len(parts), len(document.parts)
     top = write_shown_count(drawing, counts, top, view, heads=False)
     bars = [bar_of(say(view, logit_part_name(part)), part.value, signed=True) for part in parts]
-    top = draw_bars(drawing, bars, top + 16)
+    top = draw_bars(drawing, bars, top + 16)  # points below the line on how many are shown
     if document.lens is not UNSET:
         _draw_lens(drawing, document.lens, quote_text(document.target.text, view), top + 22, view)
 

@@ -145,6 +145,7 @@ class PatchRequest(Struct, frozen=True):
                 model, clean, name, position=measured[-1], several=False, note=note
             )
 
+        # one entry each, as `several` is false
         expectation = choose(target)
         rival = choose(versus)
         target_id = None if expectation is None else expectation.ids[0]
@@ -162,7 +163,7 @@ class PatchRequest(Struct, frozen=True):
             measure=measure,
             target=target_id,
             versus=versus_id,
-            into=tuple(parse_receivers(into, model.spec)) if into else (),
+            into=tuple(parse_receivers(into, model.spec)),
             expectation=expectation,
         )
 
@@ -565,6 +566,8 @@ def patched_projections(
         projection = head_projection(part, receiver.side, receiver.head)
         projections.append(projection)
         stream_receivers.append(Receiver(receiver.layer, "self", projection.matrix, whole))
+    # by number of the receiver and head: `norm_count` of the head's attention, and the change of what
+    # the receiver's map gives, [token, dim]
     changes: dict[tuple[int, HeadAddress], tuple[int, Floats]] = {}
     rows = list(positions)
 

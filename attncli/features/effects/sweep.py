@@ -121,7 +121,7 @@ class SweepSize(Struct, frozen=True):
                 bytes=base + most_at_once * running + branches * branch_bytes,
             )
         free = max(memory - base, 0)
-        # running branches get `SHARE` of what is free, waiting ones the rest
+        # running branches get `SHARE` of what is free, waiting ones the rest; one of each there must be
         at_once = max(min(int(free * SHARE) // running, most_at_once), 1)
         waiting = max(min((free - at_once * running) // branch_bytes, branches), 1)
         return BranchPlan(at_once, waiting, base + at_once * running + waiting * branch_bytes)
@@ -489,6 +489,7 @@ class _Leaver:
         self._plan = plan
         self._part_size = part_size
         self._on_trace = on_trace
+        # the heads of one attention are neighbours in `group`, as `groupby` needs them
         self._group = {
             key: list(head_places)
             for key, head_places in groupby(group, key=lambda place: (place.layer, place.kind))

@@ -230,12 +230,12 @@ def _in_language_of(word: str, view: View, *, entries: bool) -> View:
 
 def _no_page(name: str, lang: str) -> UsageError:
     """Return, not raise, the UsageError for what is neither a page nor a word of the guide."""
+    from difflib import get_close_matches
+
     from attncli.language import guide as guide_pages
 
     entries = guide_pages.word_entries(lang)
     word = name.strip().lower()
-    from difflib import get_close_matches
-
     near = get_close_matches(word, [*guide_pages.PAGES, *entries], n=1, cutoff=0.6)
     if near:
         hint = f"attn guide {shlex.quote(near[0])}"

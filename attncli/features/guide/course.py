@@ -193,6 +193,7 @@ def html_page(markdown: str, lang: str) -> str:
     title = markdown.partition("\n")[0].removeprefix("# ")
     renderer = MarkdownIt("commonmark", {"html": False}).enable("table")
     body = PICTURE.sub(_with_picture, renderer.render(markdown))
+    # commands get an element that `STYLE` breaks to the width; what they print keeps its columns
     body = COMMAND.sub(r"\1<span>\2</span>", body)
     return (
         f'<!doctype html>\n<html lang="{escape(lang)}">\n<head>\n<meta charset="utf-8">\n'

@@ -316,7 +316,7 @@ def _score_tokens(model: Model, run: _TextRun, tokens: Sequence[Token]) -> list[
         logits = model.backend.numpy(model.logits(run.last[first:stop]))
         for place, narrow_row in enumerate(logits, first):
             entry = tokens[place + 1].id
-            assert entry is not None
+            assert entry is not None  # a model that predicts tokens numbers all of them
             row = np.asarray(narrow_row, np.float64)  # one at a time: all are twice as large
             result.append(
                 FollowingToken(

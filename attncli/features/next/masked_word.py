@@ -32,6 +32,7 @@ def answers_masks(model: Model) -> bool:
             raise no_output_head(spec)
         return False
     outer = model.store.outer(model.backend)
+    # only weights of a checkpoint, which are `TableWeights`, may have such a head
     has_head = isinstance(outer, TableWeights) and outer.has("masked.dense.weight")
     if not has_head:
         raise no_masked_head(spec)

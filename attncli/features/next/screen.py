@@ -222,7 +222,7 @@ def _dose_sentences(document: NextDocument, view: View) -> Iterator[str]:
     doses that lies outside what random tokens give."""
     if document.doses is UNSET or document.weighed is UNSET:
         return
-    by_factor = {dose.factor: dose for dose in document.doses}
+    by_factor = {dose.factor: dose for dose in document.doses}  # ×0 and ×1 are in every curve
     weighed = document.weighed
     dose = by_factor[weighed.factor]
     values = {

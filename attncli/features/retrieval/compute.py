@@ -308,9 +308,8 @@ def _fetch_cost(model: Model, longest: int, passes: Sequence[PassCount]) -> Cost
     """
     dtype = model.compute_backend(longest).dtype
     running = estimate(model.spec, longest, dtype=dtype)
-    if model.spec.vocabulary:
-        # memory for the logits of an answer, of which the first text's stands for all
-        running = with_predictions(running, model.spec, passes[0].predicted, dtype)
+    # memory for the logits of an answer, of which the first text's stands for all
+    running = with_predictions(running, model.spec, passes[0].predicted, dtype)
     running = with_held_weights(running, model.weights_in_memory)
     return replace(
         running,

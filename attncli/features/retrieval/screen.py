@@ -201,6 +201,7 @@ def _recall_table(document: RetrievalDocument, view: View) -> Lines:
     others; no lines where that was not measured."""
     if document.verify is UNSET:
         return Lines()
+    # no random draws where fewer other heads are left than are cut
     rows = [
         [
             str(row.heads),

@@ -99,7 +99,7 @@ def _shrink(problem: Floats, target: Floats, weights: Floats, active: Bools, row
         [problem, variable].
     weights: the x of each problem, [problem, variable].
     active: which variables are not 0, [problem, variable].
-    rows: the problems that are solved.
+    rows: indices of the problems that are solved, [row].
     """
     while rows.size:
         # problems whose solution is positive are done
