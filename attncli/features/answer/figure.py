@@ -233,8 +233,8 @@ def _draw_attention(
     _write_head(drawing, say(view, "attention on it"), unit, left, top)
     labels = [percent(effect.attention, 1) for effect in effects]
     beside = max(width(text, 9) for text in labels) + 6
-    # the axis, in percent: whole steps from 0 on
-    # a tenth of a percent at least, where no region gets attention
+    # the axis, in percent: whole steps from 0 on, to a tenth of a percent where no region gets
+    # attention
     largest = max(0.001, *(max(effect.attention, effect.even) for effect in effects))
     step = _axis_step(100 * largest)
     high = math.ceil(100 * largest / step) * step
@@ -362,7 +362,7 @@ def _draw_cells(
     # distances are in points
     left, top = corner
     rows, columns = values.shape
-    high = float(np.abs(values).max()) or 1.0
+    high = float(np.abs(values).max()) or 1.0  # 1 where nothing changes
     palette = drawing.theme.signed
     colours = colour_cells(values, palette, "signed", high)
     wide = columns * cell

@@ -534,7 +534,7 @@ def _policy_run(
     # by attention layer; layers that do not attend overwrite that of the one before them
     errors: dict[int, float | None] = {}
     logprob = None
-    attention_layer = 0
+    attention_layer = 0  # for layers before the first that attends, which nobody reads
     for trace in forgetting.trace(
         tokens, keep=(), rows=rows, on_block=_block_handler(model, len(tokens), progress), idle=True
     ):

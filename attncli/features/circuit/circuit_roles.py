@@ -81,14 +81,14 @@ def head_roles(
 
 
 def _strongest_rules(model: Model, pairs: Sequence[TokenPair]) -> dict[Place, NodeRule]:
-    """The strongest rule of each head by (layer, head), such as "previous token", as `attn rules`
-    fits them to the clean texts. Heads of whose weights rules explain less than half are left out.
+    """The strongest rule of each head by (layer, head), such as "previous token", as `attn
+    heads --rules` fits them to the clean texts. Heads of whose weights rules explain less than half are left out.
     Empty for fewer texts than `LEAST_TEXTS`, and for a model whose mask no rule can describe."""
     # pairs may have the same clean text: each counts once
     texts = {tuple(token.id for token in pair.clean): pair.clean for pair in pairs}
     if len(texts) < LEAST_TEXTS:
         return {}
-    # shares of heads are what `attn rules` tells besides, and nobody asks for here
+    # `shares` of heads would be run with rules in their place, which nobody asks for here
     try:
         document = rules(model, list(texts.values()), shares=())
     except UnsupportedError:

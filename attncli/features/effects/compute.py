@@ -121,8 +121,8 @@ def ablate(
     Args:
         model: As `attncli.load` returns it.
         text: What runs.
-        by: What stands for a head: nothing, its mean, or what it makes of another text; or what
-            `removal` returns.
+        by: What stands for a head: nothing ("zero"), its mean, or what it makes of another text
+            ("resample"); or what `removal` returns.
         reference: The text, or for a mean the texts, that it comes from; for a mean, None is this
             text itself.
         link: The two tokens, looking and looked at, of a link to cut in place of heads.
@@ -131,7 +131,8 @@ def ablate(
         heads: Which heads of each: 11, [0, 3], "2-5"; or any with their layers, "L5H11" or
             (5, 11), as a `HeadSelection` too, which then counts alone.
         together: Whether only what taking all of them away at once does is measured.
-        measures: "vector" turns, "logprob" of the target, "kl" of all that may follow.
+        measures: "vector" turns, "logprob" of the target, "kl" of all that may follow, "difference"
+            of two logits.
         query: The token to measure at, such as "it", "the:2" or "#7"; None is the last token of a
             decoder and the mean of all tokens of an encoder.
         target: A vocabulary entry, or "id:N", or several tokens at the end of a text, whose

@@ -690,7 +690,8 @@ def cut_link(
     queries = list(link.queries)
     heads = tuple(range(dict(attentions(block))[kind].heads))
     interventions = {(trace.layer, kind): (KnockOut(heads, link.queries, link.keys),)}
-    # whole, as the own run was: the same products, bit for bit
+    # the whole layer again, not the link's rows alone: the same products as in the own run, bit for
+    # bit
     context = replace(text.context(), interventions=interventions)
     without = run_block(text.backend, block, weights, trace.before, context, trace.layer)
     values = text.weighted_values(trace, kind).copy()

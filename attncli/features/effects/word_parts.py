@@ -65,7 +65,8 @@ def word_cost(model: Model, count: int, running: CostEstimate) -> CostEstimate:
     weights = work_of(spec, spec.blocks, count).weights
     # in bytes of float64; beside the layers' arrays all weights and the output matrix
     kept = WIDE * (weights + layers + spec.vocabulary * spec.d_model)
-    # one run that tells how likely each target is, and the one with gradients
+    # one run that tells how likely each target is, and the one with gradients, as long as
+    # `WIDE_RUNS` of these
     repeated = with_runs(running, 1 + WIDE_RUNS)
     seconds = repeated.seconds + seconds_of_passes(model, deletion_passes(count))
     return replace(repeated, seconds=seconds, memory={**running.memory, "gradients": kept})

@@ -149,7 +149,8 @@ def each_region(
     # two, which was measured
     passes = runs + (len(leaves) if hold is not None else 0)
     estimate = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
-    estimate = with_predictions(estimate, model.spec, max(len(answer), 1), model.backend.dtype)
+    predicted = max(len(answer), 1)  # tokens: the model's first choice is one
+    estimate = with_predictions(estimate, model.spec, predicted, model.backend.dtype)
     on_cost(with_runs(estimate, passes), len(tokens))
 
     # results of an interrupted call with the same model, text, regions and target
@@ -191,7 +192,7 @@ def each_region(
     try:
         if results.logprob is None:
             scores = _last_logits(
-                model, following, max(len(answer), 1), rows, NO_INTERVENTIONS, progress_of_run(0)
+                model, following, predicted, rows, NO_INTERVENTIONS, progress_of_run(0)
             )
             answer = answer or [first_choice(model, scores)]
             results = replace(results, answer=answer, logprob=sum_logprob(scores, answer))

@@ -612,6 +612,7 @@ def _writes_of_heads(
     ]
     for (step, _), sources_of_heads in zip(points, target_sources(text, points), strict=True):
         for term, sources in sources_of_heads.items():
+            # `is not None` is for the type alone: each term is a head
             if term.attention == "self" and term.layer is not None and term.head is not None:
                 row = sources[: step + 1]
                 contrasts = [_contrast(row, span) for span in (probe.places, probe.others)]

@@ -64,16 +64,16 @@ def _ruled_head(
     overlaps: with the mixture, the first token, an even spread, the mean by distance, [4].
     """
     order = [place for place in np.argsort(-mixture, kind="stable").tolist() if mixture[place] > 0]
-    said, first, even, distance = overlaps.tolist()
+    by_rules, first, even, distance = overlaps.tolist()
     return RuledHead(
         layer=layer,
         head=head,
         parts=[RulePart(rule=names[place], weight=float(mixture[place])) for place in order],
-        overlap=said,
+        overlap=by_rules,
         overlap_first=first,
         overlap_even=even,
         overlap_distance=distance,
-        has_rule=said >= LEAST_OVERLAP,
+        has_rule=by_rules >= LEAST_OVERLAP,
     )
 
 
