@@ -137,8 +137,8 @@ class _BackwardRun:
             passed = self._numbers(watched.passed)
             # the same layer on the same vectors, with the region hidden
             cut = _WatchedOutput(weights, sloped=False)
-            hidden_context = self._context(layer, frozenset(), self._hide_region(layer))
-            run_block(self._plain, block, cut, self._array(entering), hidden_context, layer)
+            cut_context = self._context(layer, frozenset(), self._hide_region(layer))
+            run_block(self._plain, block, cut, self._array(entering), cut_context, layer)
             variables.append(watched.slope)
             shares = self._numbers(trace.stages["weights"])[..., self._looked_at].sum(-1)
             layers.append((layer, self._numbers(cut.passed) - passed, shares.mean(-1)))

@@ -223,7 +223,7 @@ def _policy_part(
         kept=whole.share_kept(place),
         kept_beyond_rest=whole.share_kept_beyond_rest(place),
         bytes=size,
-        saved=1 - size / full if full else 0.0,
+        saved=1 - size / full if full else 0.0,  # where the last token sees no key, nothing
         errors=result.errors,
         logprob=result.logprob,
         change=change,

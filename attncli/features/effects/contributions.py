@@ -175,7 +175,7 @@ class Contributions(Struct, frozen=True, eq=False):
                 if self.relative.keys is not None:  # vectors that queries meet as if they were keys
                     position_keys = self._centre_vectors(self.relative.keys[None], than)[0]
                     table[:, index] = self.scale * (self.queries @ position_keys)
-                    if self.relative.more is not None:
+                    if self.relative.more is not None:  # a query's bias that meets positions alone
                         table[self._bias_index, index] += self.scale * float(
                             self.relative.more @ position_keys
                         )
