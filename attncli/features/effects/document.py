@@ -349,7 +349,7 @@ class DifferenceDocument(Document, tag="attn.difference/1", frozen=True, kw_only
 
     a: DifferenceSide
     b: DifferenceSide
-    measure: Annotated[str, describe("cosine, logprob or kl.")]
+    measure: Annotated[str, describe("cosine, logprob, kl or difference.")]
     heads: Annotated[
         list[DifferentHead], Meta(min_length=1), describe("The largest difference first.")
     ]

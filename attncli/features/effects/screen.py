@@ -327,7 +327,12 @@ def _difference_heads(document: DifferenceDocument, view: View) -> Lines:
     )
 
 
-DIFFERENCE_MEASURES: dict[str, Measure] = {"cosine": "vector", "logprob": "logprob", "kl": "kl"}
+DIFFERENCE_MEASURES: dict[str, Measure] = {
+    "cosine": "vector",
+    "logprob": "logprob",
+    "kl": "kl",
+    "difference": "difference",
+}
 """The measure that a reading is of."""
 
 

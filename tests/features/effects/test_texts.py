@@ -12,6 +12,7 @@ from asking import ask
 import attncli
 from attncli.features.effects.ablation import LEAST, interval
 from attncli.features.effects.document import Reading
+from attncli.features.effects.screen import DIFFERENCE_MEASURES
 from attncli.measure.student import student
 
 LINES = ("the cat sat on the mat", "it was a dark night", "I like tea")
@@ -110,3 +111,8 @@ def test_lines_and_their_comparison(tmp_path: Path) -> None:
         )
         == 3
     )
+
+
+def test_every_measure_of_heads_can_be_compared_between_documents() -> None:
+    """But the norm, which stands beside the cosine."""
+    assert DIFFERENCE_MEASURES.keys() == set(get_args(Reading)) - {"norm"}
