@@ -95,6 +95,7 @@ class LazyGroup(PlainParameters, TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments as Typer does; `attn` alone, a request for help or one about shell
         completion is answered here, and ends the command (Typer's Exit)."""
+        # `attn -h` is `attn`: the short page; `--lang` and its value may stand beside
         words_typed = [word for word in args if word != "-h"]
         has_language_only = (len(words_typed) == 2 and words_typed[0] == "--lang") or (
             len(words_typed) == 1 and words_typed[0].startswith("--lang=")

@@ -161,6 +161,7 @@ class GroupedCommand(PlainParameters, TyperCommand):
         whether the command line, a variable or the settings file gave each value that settings may
         hold."""
         environment: Environment = ctx.obj
+        # where no `--lang` is given, the environment has the language already, from ATTN_LANG
         environment.lang = ctx.params.get("lang") or environment.lang
         environment.subjects = getattr(self.callback, "subjects", {})
         environment.spellings = {
@@ -195,6 +196,7 @@ class GroupedCommand(PlainParameters, TyperCommand):
                 environment.origins.append(
                     message("{setting}: from {origin}", setting=setting_text, origin=origin)
                 )
+        # the palette is a setting without an option
         if (palette := environment.settings.get("palette")) is not None:
             setting_text = f"palette {palette.value}"
             environment.origins.append(

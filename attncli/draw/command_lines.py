@@ -143,10 +143,10 @@ def command_lines(
             rows[-1] += f" {part}"
         else:
             rows.append(part)
-    lines = [
-        row if row.endswith(QUOTED_PART) or place == len(rows) - 1 else row + CONTINUED
-        for place, row in enumerate(rows)
-    ]
+    # a row that ends inside a text has its backslash, right behind the quote; the last needs none
+    *rows_before, last_row = rows
+    lines = [row if row.endswith(QUOTED_PART) else row + CONTINUED for row in rows_before]
+    lines.append(last_row)
     shown = [line((safe(text, ascii=view.ascii), FAINT)) for text in lines]
     if not before:
         return stack(*shown)

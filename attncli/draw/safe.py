@@ -20,6 +20,8 @@ from pathlib import PurePath, PureWindowsPath
 ZWJ, VS16, KEYCAP = "\u200d", "\ufe0f", "\u20e3"
 CUT, CUT_ASCII = "…", "~"
 """What stands where a text was cut; a cell each."""
+DOTTED_CIRCLE = "\u25cc"
+"""What a combining mark sits on that has no letter."""
 MARKS = 8
 """Combining marks kept on one letter; more would climb over the lines above."""
 
@@ -102,7 +104,7 @@ def _judge_characters(text: str, ascii: bool) -> list[tuple[str, bool]]:
         elif cells(char) == 0:
             marks += 1
             if not has_base:
-                out.append(("\u25cc", False))
+                out.append((DOTTED_CIRCLE, False))
             out.append((char, marks > MARKS))
             has_base = True
         else:

@@ -127,6 +127,7 @@ def by_head(state: State, extent: Extent, layers: int, heads: int) -> State:
     row = min(max(layer_numbers.index(state.layer) + layers, 0), len(layer_numbers) - 1)
     layer = layer_numbers[row]
     head_numbers = list(extent.heads[layer])
+    # the new layer may lack this head: then from the nearest that it has, the lower of two
     head = min(head_numbers, key=lambda number: (abs(number - state.head), number))
     column = min(max(head_numbers.index(head) + heads, 0), len(head_numbers) - 1)
     return replace(state, layer=layer, head=head_numbers[column], top=0)

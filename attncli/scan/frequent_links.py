@@ -142,6 +142,7 @@ def pairs_memory(heads: int) -> int:
 def mask_places(spec: Spec) -> tuple[int, ...]:
     """For each layer in order, the index of its attention mask among the model's distinct masks,
     numbered by first appearance."""
+    # equal masks are one: they have the same `repr`
     names = [repr(block.attention.mask) for block in spec.blocks]
     return tuple(list(dict.fromkeys(names)).index(name) for name in names)
 

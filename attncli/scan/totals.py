@@ -499,8 +499,9 @@ class Totals(Struct, frozen=True, eq=False, dict=True):
             carried_high = self.high[name] + (self.low[name] >> HALF)
             low = self.low[name] & ((1 << HALF) - 1)
             hasher.update(name.encode() + carried_high.tobytes() + low.tobytes())
+        # a place without an example has NONE as its value; its other fields mean nothing
+        has_none = self.examples["value"] == NONE
         for name in FIELDS:
-            has_none = self.examples["value"] == NONE
             field_values = np.where(has_none, NONE, self.examples[name])
             hasher.update(name.encode() + field_values.tobytes())
         for name, array in self.sample.arrays.items():

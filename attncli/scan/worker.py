@@ -816,6 +816,7 @@ class Worker:
             if not tokens:
                 counts["empty"] += 1
                 continue
+            # a text of which only the beginning was tokenized is too long in any case
             is_long = len(tokens) > limit or len(piece) < len(record.text)
             if is_long and plan.choice.over != "truncate":
                 counts["long"] += 1
