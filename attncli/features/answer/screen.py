@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from attncli.draw.columns import Column, column_table
 from attncli.draw.command_lines import shell_text
@@ -378,7 +378,10 @@ def _none_sentences(
 
     sources: the effects of the regions that are compared, the largest loss first.
     """
-    if sources and sources[0].change <= -LITTLE and sources[0].random is not UNSET:
+    random: list[float] | UnsetType = UNSET
+    if sources and sources[0].change <= -LITTLE:
+        random = sources[0].random
+    if random is not UNSET:
         first = sources[0]
         yield say(view, "It is not clear whether the answer rests on one of these regions.")
         yield say(
@@ -388,7 +391,7 @@ def _none_sentences(
             " from twice that on.",
             region=quoted_leaf(document, first, view),
             loss=format_fixed(-first.change, 2),
-            most=format_fixed(max(map(abs, first.random)), 2),
+            most=format_fixed(max(map(abs, random)), 2),
         )
         return
     yield say(view, "The answer rests on none of these regions.")
