@@ -24,7 +24,15 @@ from attncli.draw.lines import (
     stack,
     stack_spaced,
 )
-from attncli.draw.numbers import adding_column, adding_digits, bar, brief, percent, root_of
+from attncli.draw.numbers import (
+    adding_column,
+    adding_digits,
+    bar,
+    brief,
+    percent,
+    root_of,
+    softmax_percent,
+)
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.sentence import (
     alike_sentence,
@@ -668,7 +676,7 @@ class Derivation(Struct, frozen=True, dict=True):
             )
             yield say(view, template, query=query_text)
             return
-        share = percent(weights[best])
+        share = softmax_percent(weights[best], int(np.count_nonzero(weights)))
         rest = resting_keys(tokens, document.model.source)
         alike = [key for key in same_weights(weights, weights[best]) if not rest[key]]
         if not rest[best] and len(alike) > 1:

@@ -71,7 +71,7 @@ from attncli.features.explain.softmax_screens import (
 )
 from attncli.features.explain.training_screen import training_blocks, training_rows
 from attncli.language import contextual, listing, message, plural, say, say_each
-from attncli.measure.rest import Bools, resting_keys
+from attncli.measure.rest import Bools, is_learned, resting_keys
 
 CLOSE = 1e-4
 """How near the weights must be to what the sentence about them says."""
@@ -1118,7 +1118,13 @@ def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
         np.nan_to_num(most_moving.weights) - np.nan_to_num(document.ways[0].weights)
     )
     tint = message("tint: by how much the word's weight differs")
-    return tinted_answer(document, differences, [most, note], view, query=document.query, tint=tint)
+    drawn = ""
+    if most_moving.position == "learned" and not is_learned(document.model.source):
+        drawn = say(
+            view, "Its vectors are random here, not learned: others would move it otherwise."
+        )
+    texts = [text for text in (most, drawn, note) if text]
+    return tinted_answer(document, differences, texts, view, query=document.query, tint=tint)
 
 
 def position_rows(document: PositionTopic) -> Iterable[list[object]]:

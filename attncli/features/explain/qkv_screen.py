@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from attncli.draw.lines import Lines, remark, stack, stack_spaced
 from attncli.draw.names import arrow
-from attncli.draw.numbers import bar, format_fixed, percent
+from attncli.draw.numbers import bar, format_fixed, percent, softmax_percent
 from attncli.draw.safe import label
 from attncli.draw.screen_header import header
 from attncli.draw.sentence import MOST_ALIKE, not_learned_note, same_weights
@@ -335,7 +335,7 @@ def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
         yield say(
             view,
             "More of it, {share}, rests on keys where heads rest whatever they are: {names}.",
-            share=percent(resting),
+            share=softmax_percent(resting, int(np.count_nonzero(weights))),
             names=rest_names_among(document.tokens, np.flatnonzero(rest & (weights > 0))),
         )
     brought = np.where(rest, 0.0, np.asarray(document.brought)[: len(document.tokens)])

@@ -72,6 +72,27 @@ def test_each_way_of_positions_brings_in_what_its_formula_says() -> None:
     assert f"{most['moved']:.2f}" in said
 
 
+def test_drawn_positions_are_not_called_learned_and_their_size_is_told() -> None:
+    """The vectors of each position encoding that is added, by their mean length; nothing is compared
+    where only one is.
+    """
+    asked = ("explain", "position", TEXT, "--num-heads", "2", "--d-model", "8")
+    ways = {way["position"]: way for way in ask(*asked, "--json").json["ways"]}
+    sizes = {
+        name: np.mean([math.hypot(*row) for row in ways[name]["table"]])
+        for name in ("sinusoidal", "learned")
+    }
+    screen = " ".join(ask(*asked).out.split())
+    assert "P[i]: one vector for each position i, random here, not learned" in screen
+    said = ", ".join(f"{size:.1f} for {name}" for name, size in sizes.items())
+    assert f"depends on the size of its vectors, too: on average |P| is {said}." in screen
+    assert max(ways, key=lambda name: ways[name]["moved"]) == "learned"
+    assert "Its vectors are random here, not learned" in screen
+    alone = " ".join(ask(*asked, "--position", "learned").out.split())
+    assert "random here, not learned" in alone
+    assert "on average |P|" not in alone
+
+
 def test_one_way_of_positions_is_compared_with_none() -> None:
     assert [way["position"] for way in topic("position", "--position", "rope:500")["ways"]] == [
         "none",

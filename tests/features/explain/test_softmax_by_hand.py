@@ -54,6 +54,18 @@ def test_the_largest_score_is_told_as_it_was_given() -> None:
     assert "最大的得分 3 得到" in ask(*asked, "--lang", "zh").out
 
 
+@pytest.mark.parametrize(
+    ("scores", "share"),
+    [(("30", "0"), ">99.9%"), (("900", "0"), ">99.9%"), (("3", "0"), "95%")],
+)
+def test_no_score_gets_all_of_the_weight_beside_another(
+    scores: tuple[str, ...], share: str
+) -> None:
+    """exp(-900) is 0 in float64, and the weight 1 as computed."""
+    said = " ".join(ask("explain", "softmax", *scores, "--brief").out.split())
+    assert f"The largest score, {scores[0]}, gets {share} of the weight" in said
+
+
 def test_the_packages_own_softmax_gives_the_same() -> None:
     assert softmax_of([2.0, 1.0, 0.1]) == pytest.approx(
         oracles.softmax([2.0, 1.0, 0.1], [True] * 3), abs=1e-15

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import resting_model
+from msgspec.structs import replace
 from resting_model import PREVIOUS, RESTS, SEEKS
 
 from attncli.draw.lines import draw_parts
@@ -74,6 +75,19 @@ def test_words_of_several_tokens_stay_themselves_behind_another_word() -> None:
     found = _by_head(document)[SEEKS]
     assert found.verified.weight > 0.9
     assert found.verified.beyond_rest.rank == 1
+
+
+def test_a_small_turn_is_called_little_with_its_angle() -> None:
+    """cos 3° is 0.99863: a change of 0.00137."""
+    document = find(resting_model.model(), "cdbeac", "#4", "#2", effect=True)
+
+    def said(effect: float) -> str:
+        heads = [replace(head, effect=effect) for head in document.heads]
+        return _said(replace(document, heads=heads))
+
+    assert "That is little: the vector turns by 3.0°." in said(0.00137)
+    assert "That is little" not in said(0.006)
+    assert "That is little" not in said(0.0)
 
 
 def test_weights_that_are_not_learned_have_no_rest() -> None:

@@ -25,6 +25,10 @@ from jsonschema import Draft202012Validator
 
 import attncli
 from attncli.documents import SCHEMAS
+from attncli.draw.view import View
+from attncli.features.learn.document import BestHead, HeadScore
+from attncli.features.learn.screen import _label_sentences
+from attncli.language import say
 
 STEPS = "200"
 SENTENCE = ("sentence", "the cat sat on the mat", "--query", "sat", "--target", "cat")
@@ -409,6 +413,21 @@ def test_a_sentence_is_an_encoder_without_its_head(tmp_path: Path) -> None:
     _, ids, weights = in_transformers(tmp_path / "m", "the cat sat on the mat")
     assert ids.shape == (1, 6)
     assert np.abs(np.asarray(document["maps"][-1]["weights"])[0] - weights[0]).max() < 1e-6
+
+
+@pytest.mark.parametrize(("last", "is_told"), [(0.3, 1), (0.24, 0), (0.4, 0), (0.9, 0)])
+def test_a_head_that_heads_would_not_label_is_told_with_both_thresholds(
+    last: float, is_told: int
+) -> None:
+    score = HeadScore(
+        first=0.1, last=last, chance=0.1, threshold=0.25, rose_at=3, values=[0.1, last]
+    )
+    row = BestHead(score="previous", layer=0, head=0, value=last)
+    texts = _label_sentences(row, score)
+    assert len(texts) == is_told
+    assert all(
+        "from 0.25 on; attn heads labels one from 0.40 on." in say(View(), text) for text in texts
+    )
 
 
 @pytest.mark.thorough
