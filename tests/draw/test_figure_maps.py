@@ -129,3 +129,41 @@ def test_two_columns_stand_side_by_side_on_any_paper() -> None:
         svg = _two_heads(float(room), columns=2)
         (_, first_end), (second, _) = _edges_of_maps(svg, least=30)
         assert first_end < second, room
+
+
+@pytest.mark.parametrize("room", [90.0, 226.8])
+def test_few_rows_of_a_long_text_keep_their_words(room: float) -> None:
+    """The columns are too narrow for all words; the words of the rows stay apart from each other."""
+    words = [f"word{place}" for place in range(30)]
+    choice = FigureChoice(heads=((0, 0),), rows=("word21", "word8", "word9"), parts=("matrix",))
+    drawing = figure(made_of(documents.run(words)), room=room, choice=choice)
+    assert drawing is not None
+    texts = re.findall(r'<text x="[^"]*" y="([\d.]+)"[^>]*>([^<]*)</text>', drawing.svg())
+    heights = {name: float(y) for y, name in texts if re.fullmatch(r"word\d+", name)}
+    assert list(heights) == ["word21", "word8", "word9"]
+    assert min(np.diff([*heights.values()])) > 7.5
+    assert max(heights.values()) < drawing.corner[1]
+
+
+def test_rows_that_are_thinned_have_the_numbers_of_their_tokens() -> None:
+    words = [f"word{place}" for place in range(60)]
+    rows = tuple(f"word{place}" for place in range(59, 39, -1))
+    choice = FigureChoice(heads=((0, 0),), rows=rows, parts=("matrix",))
+    drawing = figure(made_of(documents.run(words)), room=226.8, choice=choice)
+    assert drawing is not None
+    numbered = re.findall(r">(\d+) word(\d+)<", drawing.svg())
+    assert "59" in {number for number, _ in numbered}
+    assert all(number == place for number, place in numbered)
+
+
+def test_rows_that_are_heads_have_no_numbers() -> None:
+    words = [f"word{place}" for place in range(40)]
+    for heads in (2, 20):
+        made = made_of(documents.run(words, heads=heads))
+        chosen = tuple((0, head) for head in range(heads))
+        choice = FigureChoice(heads=chosen, rows=("word21",), parts=("matrix",))
+        drawing = figure(made, room=226.8, choice=choice)
+        assert drawing is not None
+        names = re.findall(r">([^<]*L0H\d+)<", drawing.svg())
+        assert names[0] == "L0H0"
+        assert all(name.startswith("L0H") for name in names)

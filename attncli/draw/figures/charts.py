@@ -27,6 +27,9 @@ from attncli.draw.figures.map_edges import (
     MapArea,
     bands_width,
     draw_bands,
+    lines_width,
+    row_names,
+    tick_names,
     ticks_width,
     write_ticks,
 )
@@ -514,6 +517,8 @@ class FigureMap(Struct, frozen=True, eq=False):
         at its upper left corner where its words are. ("", "") for none.
     meaning: what its numbers are, in the language shown, written beside the bar of colours; "" for
         nothing.
+    row_positions: of the tokens that its rows are; None for one after the other from the first, none
+        for rows that are no tokens.
     """
 
     caption: str
@@ -528,6 +533,7 @@ class FigureMap(Struct, frozen=True, eq=False):
     framed: Sequence[tuple[int, int]] = ()
     axes: tuple[str, str] = ("", "")
     meaning: str = ""
+    row_positions: Sequence[int] | None = None
 
     @property
     def axis_names(self) -> tuple[str, str]:
@@ -842,7 +848,7 @@ def draw_map(
         room = words.height
     elif small is None:
         edge = _ticks_edge(figure_map, rows * cell)
-        room = ticks_width(figure_map.columns, wide) + 8
+        room = ticks_width(tick_names(figure_map.columns, wide)) + 8
     if small is None and any(figure_map.axes):
         room = max(room, 2 * AXIS_LINE)
     caption_width = _draw_caption(drawing, figure_map, left, top, wide + edge, small=small)
@@ -851,22 +857,30 @@ def draw_map(
     y = top + 14 + room  # 14: points of the caption's line
     area = MapArea(x, y, wide, rows * cell)
     draw_cells(drawing, figure_map, x, y, cell, scale, high, small=small)
+    # bands and words count tokens, of which a pooled map's cell holds several: as many as there are
+    # words. A map without words has a cell for each
+    counts = len(figure_map.rows) or rows, len(figure_map.columns) or columns
+    ticks_end = 0.0
     slant = 0.0  # points by which words or bands stick out on the right
     if words is not None:
         _write_left_words(drawing, figure_map, x, y, cell)
         slant = _write_upper_words(drawing, figure_map, x, y, cell, words)
     elif small is None:
-        write_ticks(drawing, figure_map.rows, figure_map.columns, area)
+        ticks_end = write_ticks(
+            drawing,
+            row_names(figure_map.rows, area.height, figure_map.row_positions),
+            tick_names(figure_map.columns, wide),
+            counts,
+            area,
+        )
     if small is None:
         for line, name in enumerate(reversed(figure_map.axis_names)):
             below = y - 4 - line * AXIS_LINE
             drawing.text(x - 4, below, name, size=SIZE, anchor="end")
     bottom = y + rows * cell
     if small is None:
-        # bands count tokens, of which a pooled map's cell holds several: as many as there are words.
-        # A map without words has a cell for each
-        counts = len(figure_map.rows) or rows, len(figure_map.columns) or columns
         bottom = draw_bands(drawing, figure_map.row_bands, figure_map.column_bands, counts, area)
+        bottom = max(bottom, ticks_end)
         slant = max(slant, bands_width(figure_map.row_bands))
     drawing.corner[0] = max(drawing.corner[0], x + wide + slant)
     return x + max(wide + slant, caption_width * BOLD - edge), bottom
@@ -912,8 +926,10 @@ def draw_cells(
 
 def _ticks_edge(figure_map: FigureMap, tall: float) -> float:
     """Points that words take at the left edge of a map which is `tall` points high, and where only
-    every n-th row has its word. The names of its axes stand above them."""
-    return max(ticks_width(figure_map.rows, tall), _axis_names_width(figure_map)) + 6
+    every n-th row or column has its word. The names of its axes stand above them."""
+    rows = figure_map.rows
+    longest = ticks_width(row_names(rows, tall, figure_map.row_positions))
+    return max(longest + lines_width(len(rows), tall), _axis_names_width(figure_map)) + 6
 
 
 def _axis_names_width(figure_map: FigureMap) -> float:

@@ -71,7 +71,7 @@ def _map_of_heads(
     names = [figure_map.short_name or figure_map.caption for figure_map in maps]
     caption = say(view, "where {query} looks, by layer and head", query=quoted_word(query, view))
     values = np.concatenate([figure_map.values for figure_map in maps])
-    return FigureMap(caption, values, names, keys, meaning=maps[0].meaning)
+    return FigureMap(caption, values, names, keys, meaning=maps[0].meaning, row_positions=())
 
 
 def _map_of_head(
@@ -253,7 +253,12 @@ def draw_head_maps(
         maps.append(average_map)
     if drawing.choice.rows:
         maps = [_with_rows(figure_map, chosen, axes.rows) for figure_map in maps]
-    maps = [_with_bands(figure_map, axes, chosen) for figure_map in maps]
+    queries = axes.queries
+    if queries is None:  # the rows are tokens one after the other, from the first
+        queries = range(len(axes.rows))
+    positions = [queries[place] for place in chosen]
+    maps = [replace(figure_map, row_positions=positions) for figure_map in maps]
+    maps = [_with_bands(figure_map, axes, positions) for figure_map in maps]
 
     # the sentence, the maps, the links
     if query is not None and len(keys) <= WORDS:
@@ -327,19 +332,16 @@ def _with_rows(figure_map: FigureMap, chosen: Sequence[int], rows: Sequence[str]
     )
 
 
-def _with_bands(figure_map: FigureMap, axes: MapAxes, chosen: Sequence[int]) -> FigureMap:
+def _with_bands(figure_map: FigureMap, axes: MapAxes, positions: Sequence[int]) -> FigureMap:
     """The map with coloured bands along its edges that show which tokens are in which region.
 
-    chosen: the positions, in `axes.rows`, of the rows that the map has.
+    positions: of the tokens that the map's rows are.
     """
     if not axes.regions:
         return figure_map
-    queries = axes.queries
-    if queries is None:  # the rows are tokens one after the other, from the first
-        queries = range(len(axes.rows))
     return replace(
         figure_map,
-        row_bands=bands_of(axes.regions, [queries[place] for place in chosen]),
+        row_bands=bands_of(axes.regions, positions),
         column_bands=bands_of(axes.regions, range(len(axes.keys))),
     )
 
@@ -411,6 +413,9 @@ def _links_of(
     values = np.nan_to_num(figure_map.values)
     links = [(int(i), int(j), float(values[i, j])) for i, j in np.argwhere(values > LEAST_LINK)]
     rows, columns = figure_map.rows, figure_map.columns
+    positions = figure_map.row_positions
+    if positions is None:
+        positions = range(len(rows))
     if max(len(rows), len(columns)) <= WORDS:
         return links, rows, columns
     strongest = sorted(links, key=lambda link: -link[2])[:STRONGEST]  # by weight
@@ -419,7 +424,7 @@ def _links_of(
     links = [(queries.index(query), keys.index(key), weight) for query, key, weight in strongest]
     return (
         links,
-        [f"{place} {rows[place]}" for place in queries],
+        [f"{positions[place]} {rows[place]}" for place in queries],
         [f"{place} {columns[place]}" for place in keys],
     )
 

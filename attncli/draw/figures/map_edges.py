@@ -21,6 +21,10 @@ STEPS = (1, 2, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000)
 """Every how many words one is written."""
 LONGEST = 60.0
 """Points of such a word."""
+FEW_ROWS = 12
+"""Rows that all have their words, however flat they are."""
+SLANTED = 8.0
+"""Points across that the lines from flat rows to their words take besides."""
 TICK_START, TICK_END, WORD_GAP = 3.0, 1.0, 5.0
 """Points from the map to where the short line at a word begins and ends, and to the word."""
 STRIP, STRIP_GAP, NAME_GAP = 5.0, 3.0, 4.0
@@ -89,44 +93,85 @@ def tick_step(cells: float) -> int:
     return next((step for step in STEPS if step * cells >= APART), STEPS[-1])
 
 
-def tick_names(words: Sequence[str], long: float) -> list[tuple[int, str]]:
+def tick_names(
+    words: Sequence[str], long: float, positions: Sequence[int] | None = None
+) -> list[tuple[int, str]]:
     """The words that are written along an axis of `long` points, as (place, text). Where some are
-    left out, a text begins with its place: "20 cat"."""
+    left out, a text begins with its token's position: "20 cat".
+
+    positions: of the tokens that the words are; None for one after the other from the first, none
+        for words that are no tokens.
+    """
     if not words:
         return []
     step = tick_step(long / len(words))
     if step == 1:
         return [(place, shorten_to_fit(word, TICK, LONGEST)) for place, word in enumerate(words)]
-    return [
-        (place, shorten_to_fit(f"{place} {words[place]}", TICK, LONGEST))
-        for place in range(0, len(words), step)
-    ]
+    if positions is None:
+        positions = range(len(words))
+    names = []
+    for place in range(0, len(words), step):
+        name = words[place]
+        if positions:
+            name = f"{positions[place]} {name}"
+        names.append((place, shorten_to_fit(name, TICK, LONGEST)))
+    return names
 
 
-def ticks_width(words: Sequence[str], long: float) -> float:
-    """Points of the longest word that is written along an axis of `long` points."""
-    return max((width(name, TICK) for _, name in tick_names(words, long)), default=0.0)
+def row_names(
+    rows: Sequence[str], tall: float, positions: Sequence[int] | None
+) -> list[tuple[int, str]]:
+    """The words that are written beside the rows of a map `tall` points high, as `tick_names`: of few
+    rows all."""
+    if len(rows) <= FEW_ROWS:
+        return tick_names(rows, len(rows) * APART)
+    return tick_names(rows, tall, positions)
+
+
+def ticks_width(names: Sequence[tuple[int, str]]) -> float:
+    """Points of the longest of the words along an axis."""
+    return max((width(name, TICK) for _, name in names), default=0.0)
+
+
+def lines_width(rows: int, tall: float) -> float:
+    """Points that the lines from rows to their words take besides: 0 where these are level with the
+    rows, more where few rows are closer to each other than words may be."""
+    if 1 < rows <= FEW_ROWS and tall < rows * APART:
+        return SLANTED
+    return 0.0
 
 
 def write_ticks(
-    drawing: Drawing, rows: Sequence[str], columns: Sequence[str], area: MapArea
-) -> None:
-    """Write every n-th word at the left and above a map, each beside a short line at the middle of its
-    row or column."""
+    drawing: Drawing,
+    rows: Sequence[tuple[int, str]],
+    columns: Sequence[tuple[int, str]],
+    counts: tuple[int, int],
+    area: MapArea,
+) -> float:
+    """Write words at the left and above a map, each beside a short line at the middle of its row or
+    column. Returns where those at the left end: few flat rows have words that reach further down.
+
+    rows, columns: the words, as `row_names` and `tick_names` return them.
+    counts: how many rows and how many columns the map has, in tokens.
+    """
     left = area.left
     top = area.top
-    for place, name in tick_names(rows, area.height):
-        middle = top + (place + 0.5) * area.height / len(rows)
-        line = [(left - TICK_START, middle), (left - TICK_END, middle)]
+    row_count, column_count = counts
+    line_start = left - TICK_START - lines_width(row_count, area.height)
+    level = top - APART  # the middle of a word
+    for place, name in rows:
+        middle = top + (place + 0.5) * area.height / row_count
+        level = max(middle, level + APART)
+        line = [(line_start, level), (left - TICK_END, middle)]
         drawing.path(line, drawing.theme.quiet, thick=0.4)
-        drawing.text(
-            left - WORD_GAP, middle + HALF_LETTER, name, size=TICK, anchor="end", quiet=True
-        )
-    for place, name in tick_names(columns, area.width):
-        middle = left + (place + 0.5) * area.width / len(columns)
+        word_end = line_start + TICK_START - WORD_GAP
+        drawing.text(word_end, level + HALF_LETTER, name, size=TICK, anchor="end", quiet=True)
+    for place, name in columns:
+        middle = left + (place + 0.5) * area.width / column_count
         line = [(middle, top - TICK_START), (middle, top - TICK_END)]
         drawing.path(line, drawing.theme.quiet, thick=0.4)
         drawing.text(middle + HALF_LETTER, top - WORD_GAP, name, size=TICK, quiet=True, rotation=90)
+    return level + HALF_LETTER + BELOW
 
 
 def bands_width(bands: Sequence[Band]) -> float:

@@ -63,8 +63,13 @@ def draw_regions(
     top = draw_bars(drawing, bars, top + 20, most=1.0, part="regions") + 24
 
     # the maps
-    maps = [FigureMap(say(view, "region to region"), part.between, names, names)]
+    maps = [FigureMap(say(view, "region to region"), part.between, names, names, row_positions=())]
     if len(part.layers) > 1:
         layers = [say(view, "layer {layer}", layer=layer) for layer in part.layers]
-        maps.insert(0, FigureMap(say(view, "regions by layer"), part.by_layer, layers, names))
+        maps.insert(
+            0,
+            FigureMap(
+                say(view, "regions by layer"), part.by_layer, layers, names, row_positions=()
+            ),
+        )
     return draw_maps(drawing, maps, top, view, scale="linear", part="regions")

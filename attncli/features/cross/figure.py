@@ -140,6 +140,7 @@ def _alignment_map(document: CrossDocument, view: View) -> FigureMap:
         rows,
         columns,
         framed=tuple(framed),
+        row_positions=document.shown_queries,
         axes=attention_axes(view),
         meaning=say(view, "attention weight"),
     )
