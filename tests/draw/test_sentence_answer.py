@@ -142,7 +142,7 @@ def find(*weights: tuple[float, int | None]) -> dict[str, Any]:
     made = documents.run(["a", "b", "c"])
     reverse = {"weight": 0.0, "rank": None, "visible": 2, "top_key": None}
     rows = [
-        {"layer": 0, "head": at, "weight": weight, "rank": rank, "reverse": reverse}
+        {"layer": 0, "head": at, "weight": weight, "rank": rank, "visible": 3, "reverse": reverse}
         for at, (weight, rank) in enumerate(weights)
     ]
     return {**made, "from": 2, "to": 1, "heads": rows}
@@ -200,7 +200,7 @@ def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
     from attncli.features.mask.screen import mask_answer
 
     part = {"spec": "causal", "pairs": 3, "share": 0.75, "empty_rows": [1]}
-    document = {"n": 2, "gallery": False, "masks": [part], "combined": None}
+    document = {"n": 2, "gallery": False, "masks": [part], "combined": None, "warnings": []}
     said = mask_answer(loose(document), WIDE).plain
     assert "causal shows 3 of 4 pairs, 75.0%." in said
     assert "1 query sees nothing" in said
@@ -224,7 +224,7 @@ def test_a_mask_says_what_it_shows_and_a_cost_what_is_least() -> None:
     [
         (("softmax", "2", "1", "0"), "The largest score, 2, gets 67% of the weight, 2.72 times what the next "),
         (("softmax", "3", "3"), "All scores are equal, and so are their weights: 0.5000 each."),
-        (("softmax", "900", "1"), "The largest score, 900, gets 100% of the weight."),
+        (("softmax", "900", "1"), "The largest score, 900, gets >99.9% of the weight."),
         (("softmax", "5"), "A score alone gets all of the weight."),
         (("scaling", "--d-k", "1"), "For so small a d_k the difference is slight: scaling matters "),
         (("order", "a b c", "--position", "sinusoidal"), "The order is seen: the output of "),
