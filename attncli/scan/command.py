@@ -128,8 +128,8 @@ class StatisticsOptions(Struct, frozen=True):
     find: Annotated[
         list[str] | None,
         measure_option(
-            help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11"; rest=yes also counts'
-            " keys where heads rest.",
+            help='Links to keep: "from=it to=animal weight>=0.3 head=L5H11"; from= and to= take one'
+            " token; rest=yes also counts keys where heads rest.",
             metavar="WHICH",
         ),
     ] = None

@@ -729,6 +729,7 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
     versions = tuple((metric, metric_version(metric)) for metric in metrics)
     for pattern in request.find:
         _check_heads(shard_files.parse_condition(pattern).heads, model)
+        shard_files.check_tokens(pattern, model.tokenizer, model.spec.vocabulary)
     for pattern in request.effects[1:]:  # the first says how heads are removed
         _check_heads(shard_files.parse_heads(pattern), model)
     why_heads = [pair for pattern in request.why for pair in shard_files.parse_heads(pattern)]

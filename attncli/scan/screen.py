@@ -573,10 +573,10 @@ def _together_table(
 
 
 NO_SUCH_TEXT = message(
-    "no text has a query and a key with these words that a head could link; from= and to= take one"
-    " word each"
+    "no text has a query and a key with these tokens that a head could link; from= and to= take one"
+    " token each"
 )
-"""Said of a condition whose words stand together in no text."""
+"""Said of a condition whose tokens stand together in no text."""
 
 
 def _condition_table(condition: ScanCondition, texts: int, view: View) -> Lines:

@@ -34,8 +34,9 @@ from attncli.inputs.files import (
     system_errors,
 )
 from attncli.inputs.tensors import open_archive, write_npz
-from attncli.inputs.token import Token
-from attncli.language import message
+from attncli.inputs.token import Token, Tokenizer
+from attncli.inputs.tokenize import ShiftedTokenizer
+from attncli.language import listing, message
 from attncli.measure.row_facts import Bools, Floats, Ints
 from attncli.mechanism.spec import parse_head
 
@@ -113,8 +114,8 @@ def parse_condition(text: str) -> Condition:
             )
         if name in ("from", "to") and len(value) > 2 and value[0] == value[-1] == "/":
             raise UsageError(
-                "--find {text}: {value} is a pattern, and {name}= takes one word",
-                expected="one word; --find again for each other word",
+                "--find {text}: {value} is a pattern, and {name}= takes one token",
+                expected="one token; --find again for each other token",
                 text=repr(text),
                 value=repr(value),
                 name=name,
@@ -214,6 +215,62 @@ def condition_text(text: str) -> str:
     tell where words start, and case-folded, so that "ĠIt", "▁it" and "##it" are all "it".
     """
     return text.strip("Ġ▁ ").removeprefix("##").casefold()
+
+
+def check_tokens(text: str, tokenizer: Tokenizer, vocabulary: int) -> None:
+    """Raise UsageError where a word of a condition is no single token of a model, so that no text
+    could ever have it: the model cuts it, with and without a blank before it, and in any case of
+    its letters, and has no piece that reads like it.
+
+    text: the condition as written.
+    tokenizer: the model's.
+    vocabulary: how many ids the model has.
+    """
+    condition = parse_condition(text)
+    if isinstance(tokenizer, ShiftedTokenizer):  # which leaves out the last token of a text
+        tokenizer = tokenizer.tokenizer
+    for name, word in (("from", condition.source), ("to", condition.target)):
+        if word is None:
+            continue
+        pieces = _pieces_of(word, tokenizer)
+        if len(pieces) < 2 or _is_piece(word, tokenizer, vocabulary):
+            continue
+        raise UsageError(
+            "--find {text}: {name}= takes one token, and {word} is {count} tokens of this model:"
+            " {pieces}",
+            expected="one of these pieces, or another word",
+            text=repr(text),
+            name=name,
+            word=repr(word),
+            count=len(pieces),
+            pieces=listing(pieces),
+        )
+
+
+def _pieces_of(word: str, tokenizer: Tokenizer) -> list[str]:
+    """The tokens that a word is cut into, as a condition writes them, in the spelling that has the
+    fewest; [] where the tokenizer takes no text."""
+    cuts = []
+    # conditions do not tell capitals, which tokenizers do
+    for spelling in dict.fromkeys((word, word.lower(), word.capitalize(), word.upper())):
+        for before in ("", " "):
+            try:
+                tokens = tokenizer.encode(before + spelling)
+            except AttnError:
+                return []
+            texts = (condition_text(token.text) for token in tokens if not token.added)
+            cuts.append([piece for piece in texts if piece])
+    return min(cuts, key=len)
+
+
+def _is_piece(word: str, tokenizer: Tokenizer, vocabulary: int) -> bool:
+    """Whether some token of a vocabulary reads like a word of a condition."""
+    for code in range(vocabulary):
+        with suppress(AttnError):  # ids may have gaps
+            (token,) = tokenizer.ids_to_tokens([code])
+            if condition_text(token.text) == word.casefold():
+                return True
+    return False
 
 
 def matching_links(

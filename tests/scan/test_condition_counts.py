@@ -191,9 +191,9 @@ def test_the_screen_ranks_heads_and_names_the_first(encoder, corpus, tmp_path):
     first = attncli.open_scan(tmp_path).document.find[0].heads[0]
     assert f"heads with links {CONDITIONS[0]}" in said
     assert f"{head_label(first.layer, first.head)} has a link {CONDITIONS[0]} in" in said
-    assert "from=nowhere: no text has a query and a key with these words" in said
+    assert "from=nowhere: no text has a query and a key with these tokens" in said
     table = said.partition("heads with links from=nowhere")[2]
-    assert table.strip().startswith("no text has a query and a key with these words")
+    assert table.strip().startswith("no text has a query and a key with these tokens")
     place = f"L{first.layer}H{first.head}"
     shown = ask("scan", "show", str(tmp_path), "--head", place, "--json")
     document = json.loads(shown.out)
@@ -268,3 +268,43 @@ def test_a_scan_of_an_earlier_version_counts_links_to_the_first_token(decoder, c
     assert (condition.counts_rest, condition.possible, condition.first_keys) == (True, 3, 2)
     said = " ".join(ask("scan", "show", str(tmp_path), "--show", "find").out.split())
     assert "in 2 texts the key is the first token: heads put weight there whatever" in said
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "told"),
+    [
+        (
+            "minilm",
+            "from=he to=pharmacologist",
+            "to= takes one token, and 'pharmacologist' is 4 tokens of this model: ph, arm, aco, logist",
+        ),
+        (
+            "smollm2",
+            "from=Pharmacologist to=he",
+            "from= takes one token, and 'Pharmacologist' is 2 tokens of this model: pharmac, ologist",
+        ),
+        # a whole word; one only with a capital and a blank; a piece within words; a special token
+        ("minilm", "from=doctor to=[SEP]", ""),
+        ("smollm2", "from=london to=ologist", ""),
+        ("minilm", "from=logist", ""),
+    ],
+)
+def test_a_word_of_several_tokens_is_refused_with_its_pieces(model, text, told):
+    one = attncli.load(model)
+    said = ""
+    try:
+        shard_files.check_tokens(text, one.tokenizer, one.spec.vocabulary)
+    except attncli.AttnError as error:
+        said = str(error)
+    assert told in said
+    assert bool(told) == bool(said), said
+
+
+def test_a_scan_for_a_word_of_several_tokens_does_not_begin(tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("Yesterday the pharmacologist said he was ill.\n")
+    asked = ("--find", "from=he to=pharmacologist weight>=0.1", "--workers", "1")
+    answer = ask("scan", "start", "minilm", str(corpus), "--out", str(tmp_path / "out"), *asked)
+    assert answer.code == 2, answer.err
+    assert "is 4 tokens of this model" in answer.err
+    assert not (tmp_path / "out" / "plan.json").exists()
