@@ -99,14 +99,14 @@ def part_of(content: Any, kind: type[Kind], where: str, expected: str) -> Kind:
     except (ValidationError, OverflowError) as error:
         # "Expected `int` - at `$[0]` - at `$.layers`": the path within an array, which has a decoder
         # of its own, comes before the path to the array
-        message, *paths = str(error).split(AT)
+        problem, *paths = str(error).split(AT)
         place = "$" + "".join(path.rstrip("`") for path in reversed(paths))
         raise InputError(
             "the document is not as declared: {message}{message_2}",
             where=f"{where}: {place}",
             expected=expected,
-            message=message[:1].lower(),  # in the middle of our sentence: "expected `int`"
-            message_2=message[1:],
+            message=problem[:1].lower(),  # in the middle of our sentence: "expected `int`"
+            message_2=problem[1:],
         ) from error
 
 

@@ -461,7 +461,8 @@ class TextBatch:
         # [metric]: over how many rows each is taken, the same for all texts of one length, so that
         # it does not matter which text sets it last
         self.rows = length.rows.copy()
-        even_values: dict[int, float] = {}  # by form, which most texts have in common
+        # by the `id` of a form, which most texts have in common, and which all stay alive here
+        even_values: dict[int, float] = {}
         for text, of_text in enumerate(self.text_coefficients):
             for index, form in of_text.items():
                 if id(form) not in even_values:

@@ -125,12 +125,11 @@ class KeptArrays:
         if self._folder is not None:
             path = self._folder / f"{name}.json"
         file = KeptResults[KeptArray](path, KeptArray)
-        self._files.append(file)
+        self._files.append(file)  # `drop` removes it
         stored = file.read()
-        if stored is None:
-            array = None
-        else:
-            array = stored.array()
+        array = None
+        if stored is not None:
+            array = stored.array()  # None for a damaged file
         if array is None:
             array = np.ascontiguousarray(compute())
             # `compute` gives floats of one of these two types

@@ -110,7 +110,7 @@ def score_repeats(
             induction = np.asarray(weights[:, i, i - length + 1], np.float64)
             others = np.asarray(weights[:, i, 1:], np.float64).sum(-1)
             beyond = i > length  # rows whose same token before is not the first of the text
-            sums = (
+            sums = (  # in the order that `_repeat_row` takes them
                 duplicate,
                 induction,
                 others,
@@ -164,6 +164,7 @@ def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> RepeatSc
     if limit is None:
         length = LENGTH
     else:
+        # the drawn tokens stand in a text twice; two different ones are the least that repeat
         length = max(min(LENGTH, (limit - len(before) - len(after)) // 2), 2)
 
     def run_tokens(tokens: list[Token]) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
@@ -414,7 +415,7 @@ def labels_of(
 
         # a head that gives next to nothing to other tokens has only labels of where it rests
         state = label.name in STATES
-        does_something = state or share is None or not share < LEAST_SHARE
+        does_something = state or share is None or share >= LEAST_SHARE
         if is_earned and does_something:
             earned_labels.append(
                 LabelScore(

@@ -137,7 +137,7 @@ def _weight_at(least: int, most: int) -> Callable[[AttentionRows], Floats]:
         beyond_first = (
             np.where(rows.i + offset != 0, rows.at_offset(offset), 0.0) for offset in offsets
         )
-        return sum(beyond_first, np.zeros(()))
+        return sum(beyond_first, np.zeros(()))  # from an array, so that the sum's type is one
 
     return weight
 

@@ -90,7 +90,7 @@ def _ends(means: Floats, residuals: Floats, largest: Floats) -> tuple[Floats, Fl
     values differ by no more than rounding.
 
     means: what the intervals are around, [column].
-    residuals: how far each value lies from its mean, [value, column].
+    residuals: how far each value lies from its mean, [value, column]; of `FEWEST` values or more.
     largest: the largest size of the values, [column]; a spread below a share `TINY` of it is
         rounding.
     """
@@ -100,7 +100,7 @@ def _ends(means: Floats, residuals: Floats, largest: Floats) -> tuple[Floats, Fl
     with np.errstate(invalid="ignore", divide="ignore"):
         skewness = np.where(is_known, (residuals**3).mean(0) / spread**3, 0.0)
     # the skewness of a small sample comes out too small: the usual correction
-    skewness *= math.sqrt(count * (count - 1)) / max(count - 2, 1)
+    skewness *= math.sqrt(count * (count - 1)) / (count - 2)
 
     # Student's t, or the same corrected for skewness, whichever lies farther out
     error = np.where(is_known, spread / math.sqrt(count - 1), np.nan)

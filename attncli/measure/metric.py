@@ -750,7 +750,7 @@ def measure(
         real = _truth_values(queries, (*lead, count), "queries")
     # one head after the other, some rows at a time
     tally = Tally(flat.shape[0], metrics, about)
-    step = max(BLOCK // max(keys, 1), 1)
+    step = max(BLOCK // max(keys, 1), 1)  # weights may have no key
     for head in range(flat.shape[0]):
         for start in range(0, count, step):
             stop = min(start + step, count)

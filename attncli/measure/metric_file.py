@@ -118,7 +118,8 @@ class RowsOfBlock:
                 self.weights = weights
             count = self.weights.shape[-1]
         elif isinstance(rows, UniformRows):
-            count = max(int(sight.last.max()) + 1, 1)  # up to the last key that any row sees
+            # up to the last key that any row sees; 1 where no row sees any
+            count = max(int(sight.last.max()) + 1, 1)
         else:  # rows that hold no numbers, in which attn asks whether a formula is linear
             raise TypeError("numbers of a file's metric are computed from weights")
 
@@ -130,6 +131,7 @@ class RowsOfBlock:
         ]
         self.visible: Bools = visible
         if isinstance(rows, UniformRows):
+            # an even share of the keys that a row sees; 0 where it sees none
             self.weights = visible / np.maximum(sight.count, 1)[..., None]
         self.j: Ints = np.arange(count)
         about = rows.about
@@ -206,6 +208,7 @@ def declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecla
         "needs": (str,),
     }
     for attribute, value in values.items():
+        # True and False are ints to Python, and no numbers here
         if not isinstance(value, kinds[attribute]) or isinstance(value, bool):
             what = message(
                 "{attribute} of the metric {name} is {value}",

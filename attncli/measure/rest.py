@@ -239,8 +239,9 @@ def word_in_front(tokenizer: Tokenizer, text: str, tokens: Sequence[Token]) -> F
     longer = tokenizer.encode(word + text if unspaced else f"{word} {text}")
     count = len(longer) - len(tokens)
 
-    # the text's first token may have another id behind a blank; if others differ, too, the word's
-    # tokens are put before those of the text instead
+    # the text's first token may have another id behind a blank; if others differ, too, or the
+    # tokenizer made no token more of the longer text, the word's own tokens are put before those of
+    # the text instead
     following_ids = [token.id for token in longer[first + count + 1 :]]
     if count < 1 or following_ids != [token.id for token in tokens[first + 1 :]]:
         word_tokens = [token for token in tokenizer.encode(word) if not token.special]

@@ -49,6 +49,7 @@ from attncli.models.model import Model, choose_heads
 def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
     """Add a block of rows to a layer's records: its weights, its visibility, and the bias where the
     stages "capped" and "biased" were kept."""
+    # the block's recorded heads by index in it, and the place of their first among all recorded
     local_heads, first = select_in_block(block, records.head_numbers)
     rows = records.rows(block.high)
     if local_heads:
@@ -409,6 +410,7 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
     attention = LayerAttention(backend, model.store.layer(backend, 0), "attn", spec)
     x = model.store.embed(backend, list(texts.queries))
     memory = model.store.embed(backend, list(texts.keys))
+    # the queries' positions, and how many positions the longer text takes
     context = Context(
         np.arange(len(texts.queries)), max(len(texts.queries), len(texts.keys)), memory=memory
     )

@@ -202,7 +202,7 @@ def _corresponding_words(
         ]
         if all(gap):
             yield gap
-        if after != ends[-1]:
+        if after != ends[-1]:  # the last is the end of both texts, and no word
             yield [side[place : place + 1] for side, place in zip(units, after, strict=True)]
 
 

@@ -437,7 +437,7 @@ def parse_bound(text: str | None) -> Bound:
     # "0.1" becomes "", "", "0.1", and "js=0.1" becomes "js", "=", "0.1"
     name, sign, number = text.rpartition("=")
     measure: Literal["weight", "js"] = "weight"
-    most = 1e30
+    most = 1e30  # any finite number a user may mean; no difference of weights is above 1
     if sign and name.strip() == "js":
         measure = "js"
         most = MOST_JS
@@ -769,7 +769,6 @@ def _with_model_change(
     where their tokenizers split the text differently.
 
     plan: the sides, and both models where two are compared.
-    bound: of --fail-above.
     """
     if plan.pair is None:
         return document

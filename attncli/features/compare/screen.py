@@ -307,9 +307,11 @@ def _maps(document: CompareDocument, view: View) -> Lines:
     rows = document.measured_rows()
     places = [place for place, _ in document.aligned]  # of A
     names = row_names([document.a.tokens[places[index]].text for index in rows], view)
-    # columns of the terminal for each of the three maps, which stand 3 apart and 1 from the names
+    # columns of the terminal for each of the three maps, which stand 3 apart and 1 from the names;
+    # four cells (8 columns) at least
     slot = max((view.width - names.width - 7) // 3, 8)
-    # a map that does not fit is pooled: its lines are no longer one word each, and have no names
+    # a map that does not fit (a cell is 2 columns wide) is pooled: its lines are no longer one word
+    # each, and have no names
     if 2 * len(document.aligned) > slot:
         names = Lines()
         slot = max((view.width - 6) // 3, 8)
@@ -991,10 +993,12 @@ def _blind_queries(document: CompareDocument, view: View) -> Iterator[str]:
         places = [rows[place] for place in np.flatnonzero(blind.any(axis=0)).tolist()]
         if not places:
             continue
-        names = [
-            quoted_token(part.tokens, document.aligned[row][side == "B"], view)
-            for row in places[:MOST_BLIND]
-        ]
+        # a row's token in this side
+        names = []
+        for row in places[:MOST_BLIND]:
+            token_a, token_b = document.aligned[row]
+            token = token_a if side == "A" else token_b
+            names.append(quoted_token(part.tokens, token, view))
         if len(places) > MOST_BLIND:
             names.append(message("{count} more", count=len(places) - MOST_BLIND))
         template = plural(
@@ -1004,7 +1008,8 @@ def _blind_queries(document: CompareDocument, view: View) -> Iterator[str]:
             side=side,
             queries=listing(names),
         )
-        if len(places) * len(weights) != blind.sum():
+        is_blind_in_every_head = blind.sum() == len(places) * len(weights)
+        if not is_blind_in_every_head:
             template = plural(
                 "In some heads of {side} {queries} sees no key: its weights and its weighted sum A·V"
                 " are 0 there.",

@@ -301,7 +301,8 @@ def refuse_other_tokens(
     second = [(token.text, token.id) for token in pair[1]]
     if first == second:
         return
-    place = 0  # of the first token that differs
+    # the first token that differs; slices, as one list may end where the other goes on
+    place = 0
     while first[place : place + 1] == second[place : place + 1]:
         place += 1
     raise InputError(

@@ -124,6 +124,7 @@ def _cost_sentences(document: CostDocument, view: View) -> Iterator[str]:
     if document.n == 1:
         pairs = message("Over one token full attention compares {pairs} pair in every head.")
     yield say(view, pairs, n=f"{document.n:,}", pairs=f"{full.pairs:,}")
+    # a recurrent network compares no pairs, and has a sentence of its own
     sparse = [
         variant
         for variant in others

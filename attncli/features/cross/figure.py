@@ -132,7 +132,7 @@ def _alignment_map(document: CrossDocument, view: View) -> FigureMap:
     framed = []
     for row, aligned in enumerate(document.alignment):
         best = _best_word(aligned)
-        if best in words:
+        if best in words:  # None, and a special token, get no frame
             framed.append((row, words.index(best)))
     return FigureMap(
         say(view, caption),

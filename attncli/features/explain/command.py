@@ -146,7 +146,7 @@ def single_number(selection: Selection, what: str) -> int:
     """
     if selection is EVERY:
         return 0
-    numbers = numbers_of(selection, 1)
+    numbers = numbers_of(selection, 1)  # (the count, 1, is used for `EVERY` alone)
     if len(numbers) > 1:
         expected = message("one: this is about one {noun}", noun=term(what))
         raise UsageError(
@@ -175,7 +175,9 @@ def write_explanation(
     from attncli.draw.lines import as_text
     from attncli.features.explain.screen import explain_blocks
 
-    for index, block in enumerate(block for block in explain_blocks(document, view) if block.rows):
+    # a part that the document lacks is a block without rows, and no step
+    blocks = [block for block in explain_blocks(document, view) if block.rows]
+    for index, block in enumerate(blocks):
         if index:
             environment.write(b"\n")
             if wait_for_key(message("— any key for the next step, q ends —"), view, environment):
@@ -319,23 +321,19 @@ def _refuse_mask_names(words: Sequence[str]) -> None:
     try:
         for word in words:
             parse_mask(word)
-    except UsageError:
+    except UsageError:  # one of them is no mask, so all are texts
         return
-    if words:
-        raise UsageError(
-            (
-                "{names} is the name of a mask, and this takes texts"
-                if len(words) == 1
-                else "{names} are names of masks, and this takes texts"
-            ),
-            expected="a text in quotes; its mask after --mask",
-            hint=(
-                f"attn mask {' '.join(words)}"
-                if len(words) > 1
-                else f'attn explain mask "humpty dumpty sat on" --mask {words[0]}'
-            ),
-            names=listing(map(repr, words), " and "),
-        )
+    what = message("{names} are names of masks, and this takes texts")
+    hint = f"attn mask {' '.join(words)}"
+    if len(words) == 1:
+        what = message("{names} is the name of a mask, and this takes texts")
+        hint = f'attn explain mask "humpty dumpty sat on" --mask {words[0]}'
+    raise UsageError(
+        what,
+        expected="a text in quotes; its mask after --mask",
+        hint=hint,
+        names=listing(map(repr, words), " and "),
+    )
 
 
 def multihead(

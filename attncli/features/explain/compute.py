@@ -300,7 +300,7 @@ def strongest_head(
             }
             note(_strongest_sentence(values, whole_layer=whole_layer, every_link=every))
             return link.layer, link.head
-    return layers[0], head or 0
+    return layers[0], head or 0  # the query sees nothing in any head
 
 
 def _first_telling(links: Sequence[LinkRow], rest: Bools) -> LinkRow:

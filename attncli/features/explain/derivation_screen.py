@@ -319,7 +319,9 @@ class Derivation(Struct, frozen=True, dict=True):
 
         # the title names the scale as a root where it is one, such as / √64
         model = self.document.model
-        root = root_of(step.scale, model.d_k or 0, model.d_model or 0).removeprefix("1/√")
+        # "1/√64" without "1/√", or ""; a size that is not known (0) has no root
+        scale_text = root_of(step.scale, model.d_k or 0, model.d_model or 0)
+        root = scale_text.removeprefix("1/√")
         if step.scale == 1:
             name = message("s = q·k, not scaled")
         elif root:
@@ -550,7 +552,8 @@ class Derivation(Struct, frozen=True, dict=True):
         rows = [f"{mark}{text}" if index == query else text for index, text in enumerate(texts)]
         # as many digits as let every key have its column, so that the worked row can be found
         # again, but two at least, where numbers have so many
-        slot = (view.width - NAME - 4) // max(len(names), 1)
+        # (some 4 cells are for a row's number and gaps, beside its name)
+        slot = (view.width - NAME - 4) // len(names)
         digits = view.precision
         if not view.full:
             digits = max(min(view.precision, slot - BESIDE_DIGITS), min(view.precision, 2))
@@ -775,6 +778,7 @@ def weights_as_tints(
         several: Whether each weight is the largest of several heads, not of one.
     """
     rest = resting_keys(document.tokens, document.model.source)
+    # [token]; [] where a document has no weights
     shares = np.nan_to_num(np.asarray(weights, np.float64))[: rest.size]
     counted = np.where(rest[: shares.size], 0.0, shares).tolist()
     if several and rest.any():
@@ -915,13 +919,13 @@ def line_of_first_entry(step: Projections, query: str, view: View) -> Lines:
     bias = 0.0
     if step.bias is not UNSET:
         bias = step.bias
-    write = f"{{:.{view.precision}f}}".format
 
     def factor(value: float) -> str:
         """A number as a factor, in brackets if it is negative."""
+        text = _decimals(value, view.precision)
         if value < 0:
-            return f"({write(value)})"
-        return write(value)
+            return f"({text})"
+        return text
 
     terms = [
         f"{factor(x[index])}·{factor(weights[index])}" for index in range(min(len(x), PRODUCTS))
@@ -930,7 +934,8 @@ def line_of_first_entry(step: Projections, query: str, view: View) -> Lines:
         terms.append(say(view, "… ({count} more)", count=len(x) - PRODUCTS))
     if step.bias is not UNSET:
         terms.append(factor(bias))
-    sum_text = f"{' + '.join(terms)} = {write(float(x @ weights) + bias)}"
+    total = _decimals(float(x @ weights) + bias, view.precision)
+    sum_text = f"{' + '.join(terms)} = {total}"
     return remark(
         spell(say(view, "q_0 of {query}: {sum}", query=query, sum=sum_text), ascii=view.ascii), view
     )
@@ -945,7 +950,11 @@ def line_of_score(step: Scores, key: int, name: str, raw: float, root: str, view
     raw: q·k.
     root: the number by whose square root it is divided; "" where it is multiplied instead.
     """
-    write = f"{{:.{view.precision}f}}".format
+
+    def write(number: float) -> str:
+        """A number with the decimals of the screen."""
+        return _decimals(number, view.precision)
+
     value = raw
     parts = [write(value)]
     if step.scale != 1:

@@ -824,7 +824,6 @@ def _norm_part(document: ResidualTopic, view: View) -> Lines:
     norm = document.norm
     if norm is None:
         return remark("There is no norm here; --layer-norm adds one.", view)
-    write = f"{{:.{view.precision}f}}".format
 
     # where the norm stands
     input_name = "x + O"
@@ -855,8 +854,8 @@ def _norm_part(document: ResidualTopic, view: View) -> Lines:
     norm_sentence = say(
         view,
         template,
-        mean=write(norm.mean),
-        variance=write(norm.variance),
+        mean=f"{norm.mean:.{view.precision}f}",
+        variance=f"{norm.variance:.{view.precision}f}",
         eps=brief(norm.eps),
     )
     return stack(

@@ -156,6 +156,7 @@ def _search(document: QkvTopic, view: View) -> Lines:
     room = max(min(view.width - 60, BAR), 0)  # cells of the bars, of what the other columns leave
     rows = []
     for rank, place in enumerate(shown, 1):
+        # no score is None among visible keys, which a type checker does not see
         score, weight, length, brought = (
             format_fixed(float(values[place] or 0.0), view.precision)
             for values in (
@@ -311,7 +312,7 @@ def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
         yield alone
         return
     free = np.where(rest, 0.0, weights)
-    if not free.any():
+    if not free.any():  # all of its weight is where heads rest, or on learned keys
         return
     best = int(free.argmax())
     alike = same_weights(free, float(free[best]))
@@ -380,6 +381,7 @@ def _one_key_sentence(document: QkvTopic, rest: Bools, view: View) -> str:
     rest: which tokens heads rest on (put weight when they look for nothing), booleans [token].
     """
     visible_keys = [place for place, score in enumerate(document.scores) if score is not None]
+    # learned keys, behind the tokens, are no keys where heads rest
     words = [place for place in visible_keys if place >= rest.size or not rest[place]]
     if len(visible_keys) == 1:
         key = visible_keys[0]
@@ -403,7 +405,7 @@ def _one_key_sentence(document: QkvTopic, rest: Bools, view: View) -> str:
             )
     else:
         return ""
-    name = "bias_k"
+    name = "bias_k"  # a learned key
     if key < len(document.tokens):
         name = quoted_token(document.tokens, key, view)
     return say(

@@ -150,7 +150,7 @@ def matrix_answer(document: MatrixSoftmaxTopic, view: View) -> Lines:
         most=format_fixed(max(sums), view.precision),
     )
     # of the largest sum; where every sum is 0, there is no tint
-    shares = np.divide(sums, max(sums, default=0.0) or 1.0)
+    shares = np.divide(sums, max(sums) or 1.0)
     tint = message(
         "tint: what the word gets as a query over the whole matrix, against the one that gets most"
     )
@@ -461,6 +461,7 @@ def _order_sentences(document: OrderTopic, view: View) -> Iterator[str]:
     row = plain or document.order_rows[0]
     if row.equal:
         unseen = say(view, "The order is not seen: the outputs only move with their tokens.")
+        # the reason, where there is one to tell, stands for the plain statement
         yield next(_distance_sentence(document, view), unseen)
         return
     # of the words that the model knows; where it knows none, the one whose output differs most
@@ -715,7 +716,9 @@ def _outputs_side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Li
     names = [position_and_text(index, texts[index], SHORT_NAME, view) for index in tokens_shown]
     before = as_matrix(row.outputs)
     after = as_matrix(row.moved_outputs)
-    column_width = view.precision + 7  # sign, digits before the point, point, gap
+    # each entry has a column in either order, with sign, digits before the point, point and gap;
+    # a gap of 2 cells follows the names
+    column_width = view.precision + 7
     most = max((view.width - max(map(cells, names)) - 2) // (2 * column_width), 1)
     entries = range(min(most, before.shape[1]))
 

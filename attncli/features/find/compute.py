@@ -235,7 +235,7 @@ class _QueryRows:
         rows = np.stack([self.rows[query] for query in queries], 1)  # [head, query, key]
         is_visible = np.stack([self.visibility[query] for query in queries], 1)
         rows_beyond = np.where(rest, 0.0, rows)
-        # the mean is over pieces that see something
+        # the mean is over pieces that see something; where none does, sums of 0 are divided by 1
         looking = np.maximum((rows.sum(-1) > 0).sum(-1), 1)[:, None]
         sees = np.asarray(is_visible.any(1), bool)
         sees_beyond = sees & ~rest

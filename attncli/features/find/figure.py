@@ -31,6 +31,7 @@ def find_figure(document: FindDocument, drawing: Drawing, view: View, scale: str
     if document.pair_links is not UNSET:
         _draw_pair_links(drawing, document.pair_links, view)
         return
+    # an end that is a region was joined to one token before the run
     regions = {row.tokens[0]: region_name(row.name, view) for row in document.regions or ()}
     names = dict(enumerate(names_of(document.tokens))) | regions
     top = draw_title(

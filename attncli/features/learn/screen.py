@@ -328,11 +328,13 @@ def _seed_table(document: LearnDocument, view: View) -> Lines:
     rows = []
     for run in document.runs:
         best = {row.score: row for row in run.best}
-        cells = [
-            f"{best[name].value:.2f} {head_name(best[name].layer, best[name].head)}"
-            for name in names
-            if name in best
-        ]
+        cells = []
+        for name in names:
+            head = best.get(name)
+            if head is None:  # in a document that was changed by hand
+                cells.append("")
+            else:
+                cells.append(f"{head.value:.2f} {head_name(head.layer, head.head)}")
         learned = localize(message("yes") if run.learned else message("no"), view)
         rows.append([f"{run.seed}", f"{run.steps:,}", _loss_text(run.loss), *cells, learned])
     title = message("seeds")
@@ -619,7 +621,7 @@ def _changed_settings(document: LearnDocument, kind: type[Task]) -> list[Message
     model = document.model
     attention = document.attention
     own = kind.architecture
-    # a stream without a residual is twice as wide
+    # without a residual the vectors have two halves as wide: what enters, what attention writes
     width = own.d_model if own.residual else 2 * own.d_model
     rows: list[tuple[str, object, object]] = [
         ("--layers", model.layers, own.layers),

@@ -173,8 +173,8 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
         block = part.map.block
         size = max(shares.shape)
         names = []
-        wide = 2 * size
-        # rows have numbers where each is one query, and there are few
+        wide = 2 * size  # a cell is two columns of the terminal wide
+        # rows have numbers where each is one query, and there are few: two digits, one screen
         if block == 1 and size <= 40:
             names = [str(index) for index in range(shares.shape[0])]
             wide += 3
@@ -298,7 +298,8 @@ def _bias(document: MaskDocument, view: View) -> Lines:
     head = [say(view, "j − i")]
     body = [say(view, "bias")]
     for row in by_distance:
-        cell = f"{row.value + 0.0:.{digits}f}"  # + 0.0 makes 0 of -0
+        # (+ 0.0 makes 0 of -0, and cells stand 2 apart)
+        cell = f"{row.value + 0.0:.{digits}f}"
         if sum(len(text) + 2 for text in body) + len(cell) > view.width - 2:
             break
         head.append(f"{row.distance:+d}" if row.distance else "0")

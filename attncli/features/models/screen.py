@@ -95,6 +95,7 @@ def models_screen(document: ModelsDocument, view: View) -> Lines:
     formats = table(
         [message("format"), "families", message("held against")],
         [
+            # no families are all of them
             [row.name, str(len(row.families) or family_count), localize(row.proof, view)]
             for row in document.formats
         ],
@@ -769,6 +770,7 @@ def _position(position: PositionPart) -> str:
         case RelativeSinesPart(furthest=furthest):
             return message("sinusoids of the distance, up to {furthest}", furthest=furthest)
         case FirstBlockAgainPart(times=times):
+            # `times` are those beside the first
             return message("keys of the first block count {times} times", times=1 + times)
         case _:
             assert_never(position)

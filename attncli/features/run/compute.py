@@ -171,17 +171,22 @@ def cost_of(
         heads = len(numbers_of(request.heads, attention.heads))
         mixed_width = heads * attention.v_dim
         # `wide`: numbers in arrays as wide as the heads' outputs or as a token vector;
-        # `square_arrays`: arrays [query, key] of each head in the document
+        # `square_arrays`: arrays [query, key] of each head in the document: scores and weights, and
+        # each stage that is square
         if request.stages:
+            # with a row per query: of the heads q, mixed and output, of the layer some four arrays
+            # such as its output; with a row per token: k and v, and hidden
             wide = row_count * (3 * mixed_width + 4 * spec.d_model)
-            wide += count * (2 * mixed_width + spec.d_model)  # k, v and hidden are whole
+            wide += count * (2 * mixed_width + spec.d_model)
             square_arrays = 2 + len(SQUARE)
         else:
+            # the heads' outputs and the layer's
             wide = row_count * (mixed_width + spec.d_model)
             square_arrays = 2
         if request.matrices:
             numbers += heads * row_count * count * square_arrays + wide
-        # arrays [query, key] of a head; a bias by position is as large as what it is added to
+        # arrays [query, key] of a head in memory: of a plain run weights alone, which overwrite the
+        # scores; a bias by position is as large as what it is added to
         if everything:
             squares = _square_count(attention)
         elif request.matrices or isinstance(attention.position, ADDED):
@@ -612,7 +617,7 @@ def _measured_run(
 def _chunk_notes(spec: Spec, tokens: int) -> list[str]:
     """The note that hash attention leaves no pair out, as the text is no longer than two chunks;
     none for a longer text and for dense attention."""
-    hashing = spec.blocks[0].attention.hashing
+    hashing = spec.blocks[0].attention.hashing  # all layers have the same option
     if hashing is None:
         return []
     chunk = hashing.chunk_of(tokens)
@@ -708,7 +713,7 @@ class _RunLinks:
         # the collector that `finish` falls back on, which leaves out unknown words alone, and the
         # rows that it is then given
         self._uncut: LinkCollector | None = None
-        self._all_count = False
+        self._all_count = False  # whether `finish` fell back on it
         self._rows: list[tuple[int, list[int], list[Numbers]]] = []
         if request.query is not None and not request.regions:
             from attncli.measure.query_links import QueryLinks
@@ -831,6 +836,7 @@ class _LayerParts:
         else:
             part = self._add_dense(trace, heads)
         if self._request.query is not None:  # the query's row, mean over heads
+            # the part has this one row; learned keys behind the tokens are cut off
             count = len(self._tokens if self._words is None else self._words.words)
             rows = [kept_weights(head)[0][:count] for head in part.heads]
             self._query_rows.append(np.asarray(np.mean(rows, 0, dtype=np.float64)))

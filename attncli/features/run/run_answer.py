@@ -184,21 +184,22 @@ def _link_of_choice(
 
     head_links: strongest first.
     """
-    head_links = _beyond_rest(head_links, _tokens_at_rest(document))
-    if not head_links:
+    links = _beyond_rest(head_links, _tokens_at_rest(document))
+    if not links:
         return None
-    # one head's scores tell which queries see several keys: those of hidden keys are not finite
+    # one head's scores tell which queries see several keys, as most masks are those of all heads:
+    # scores of hidden keys are not finite
     scores = next((head.scores for head in _heads(document) if head.scores is not UNSET), None)
     if scores is None:
-        return head_links[0]
+        return links[0]
 
     # among the links of the document
     has_choice = np.isfinite(as_matrix(scores)).sum(axis=1) > 1  # of each query, [query]
-    for link in head_links:
+    for link in links:
         if has_choice[link.query]:
             return link
     if not has_choice.any():
-        return head_links[0]
+        return links[0]
 
     # none of these is of such a query: among all weights, of each head (query, key, weight)
     largest_links = [
@@ -207,7 +208,7 @@ def _link_of_choice(
         for head in layer.heads
         if head.weights is not UNSET
     ]
-    return max(largest_links, key=lambda link: link.weight, default=head_links[0])
+    return max(largest_links, key=lambda link: link.weight, default=links[0])
 
 
 def _strongest_beyond_rest(document: RunDocument, head_links: Sequence[LayerHeadLink]) -> float:
@@ -270,8 +271,9 @@ def _received_shares(
         if has_choice.any():
             weights = weights[has_choice]
         rows = np.where(rest, 0.0, weights)
+        # as shares of the weight that does not rest; of a head that only rests they stay 0
         mean_weights.append(rows.mean(axis=0) / max(rows.sum(axis=1).mean(), TINY))
-    even = 1 / max(count - rest.sum(), 1)
+    even = 1 / max(count - rest.sum(), 1)  # a text may be resting keys alone
     shares = np.where(rest, 0.0, np.max(mean_weights, axis=0) - even)
     greatest = float(shares.max(initial=0.0))
     if greatest <= 0:

@@ -32,7 +32,7 @@ def schema(
     if name is None:
         environment.write("".join(f"{schema_name}\n" for schema_name in SCHEMAS).encode())
         return
-    # "run" and "attn.run" stand for attn.run/1, too
+    # "run" and "attn.run" stand for attn.run/1, too; attn.error alone has no number
     short = name.removeprefix("attn.").removesuffix("/1")
     document_type = (
         SCHEMAS.get(name) or SCHEMAS.get(f"attn.{short}/1") or SCHEMAS.get(f"attn.{short}")

@@ -97,6 +97,7 @@ def series(
         document = replace_part(
             document, checkpoints=[replace_part(row, maps=None) for row in document.checkpoints]
         )
+    # the page, with its maps, is written already
     write_with_figure([document], replace(output, html=None), environment, view)
 
 

@@ -161,7 +161,9 @@ def curve_points(document: SeriesDocument) -> list[tuple[str, list[tuple[float, 
             if value is None:
                 continue
             if by_step:
-                x = float(max(row.step or 0, 1))  # a logarithmic axis has no 0
+                # a logarithmic axis has no 0; every row has a step here, which a type checker does
+                # not see
+                x = float(max(row.step or 0, 1))
             else:
                 x = place + 1.0
             points.append((x, value))

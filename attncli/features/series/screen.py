@@ -161,18 +161,19 @@ def _label_table(document: SeriesDocument, view: View) -> Lines:
         shown = document.changes
     else:
         shown = document.changes[:MOST_CHANGES]
-    # ASCII has no long dash, neither between the two names nor in them
-    rows = [
-        [
+    rows = []
+    for change in shown:
+        between = f"{names[change.before]} – {names[change.after]}"
+        if view.ascii:  # which has no long dash, neither between the two names nor in them
+            between = between.replace("–", "-")
+        what = message("becomes") if change.earned else message("is no longer")
+        row = [
             head_name(change.layer, change.head),
-            localize(message("becomes") if change.earned else message("is no longer"), view),
+            localize(what, view),
             label_name(change.label, view.lang),
-            f"{names[change.before]} – {names[change.after]}".replace(
-                "–", "-" if view.ascii else "–"
-            ),
+            between,
         ]
-        for change in shown
-    ]
+        rows.append(row)
     columns = [
         localize(message("head"), view),
         "",
@@ -266,8 +267,9 @@ def answer_sentences(document: SeriesDocument) -> list[Message]:
         place = max(rising, key=lambda index: rising[index][-1])
         values = rising[place]
         half = (values[0] + values[-1]) / 2
-        # the checkpoint after the last at which the score is below the middle of its rise
-        after = max((index for index, value in enumerate(values) if value < half), default=0) + 1
+        # the checkpoint after the last at which the score is below the middle of its rise, which
+        # the first always is and the last never
+        after = max(index for index, value in enumerate(values) if value < half) + 1
         texts.append(
             _rise_sentence(
                 document,

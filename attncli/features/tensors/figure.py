@@ -31,6 +31,7 @@ def _tensor_weights(document: TensorsDocument, view: View) -> Iterator[HeadWeigh
             if head.weights is not UNSET:
                 batch = ".".join(map(str, entry.index))
                 name = say(view, template, batch=batch, head=head.head)
+                # captured arrays tell no layer: the place in the batch stands in its field
                 layer = place if several else None
                 yield HeadWeights(
                     name, layer, head.head, head.weights, head.scores, is_captured=True

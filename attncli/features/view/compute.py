@@ -115,6 +115,7 @@ def run_of_tensors(
                 shape=list(weights.shape),
                 tokens=len(tokens),
             )
+        # the metadata has the heads of the first layer; another layer may have more
         all_heads = max(len(weights), head_part.model.heads)
         shapes.append(_check_shapes(layer, stages, tensors, len(tokens), all_heads, where))
         numbers = _head_numbers(head_part, layer, len(weights), where)
@@ -235,10 +236,11 @@ def _check_shapes(
             for row in shapes_of(known_stages)
             for axis, size in zip(row.axes, row.shape, strict=True)
         }
-        # the heads must share keys and values evenly; of 0 key-value heads, which divide nothing,
-        # the heads + 1 in their place leave a rest as well
-        if heads % (sizes.get("kv", heads) or heads + 1):
-            raise ValueError(f"{heads} heads cannot share {sizes['kv']} of keys and values")
+        # the heads must share keys and values evenly; a file without k and v has no axis "kv"
+        kv_heads = sizes.get("kv", heads)
+        shares_evenly = kv_heads > 0 and heads % kv_heads == 0
+        if heads > 0 and not shares_evenly:
+            raise ValueError(f"{heads} heads cannot share {kv_heads} of keys and values")
         if sizes.get("token", tokens) != tokens:
             raise ValueError(f"hidden.{layer} is of {sizes['token']} tokens, not {tokens}")
         return shapes_of(_traced_stages(known_stages, all_heads))
@@ -307,7 +309,7 @@ def _traced_stages(stages: Tensors, all_heads: int) -> dict[str, np.ndarray[Any,
         heads = np.swapaxes(np.asarray(head_outputs(stages)), 0, 1)
         concat = heads.reshape((len(heads), -1))
         if not np.array_equal(concat, stages["out"]):  # W_O stood between them
-            head_width = concat.shape[1] // max(heads.shape[1], 1)
+            head_width = concat.shape[1] // max(heads.shape[1], 1)  # a file may hold 0 heads
             # only the shape counts: zeros that take no memory
             shape = (len(concat), head_width * all_heads)
             steps["concat"] = np.broadcast_to(np.zeros(1), shape)

@@ -186,6 +186,7 @@ def _list_tensors(
     from attncli.inputs.files import present_path
     from attncli.models.layout import EMPTY_REQUEST
 
+    # the document names the file as the user did
     document = replace(
         weights_document(present_path(file), layout_request or EMPTY_REQUEST), file=str(file)
     )

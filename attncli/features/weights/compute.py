@@ -149,7 +149,7 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
         numbers = {"min": about.min, "mean": about.mean, "max": about.max, "std": about.std}
         shape = list(info.shape)
         size = _data_bytes(info)
-        role = roles.get(info.name) or None
+        role = roles.get(info.name) or None  # "" is a tensor that is not used
         rows.append(
             TensorRow(
                 name=info.name, dtype=info.dtype, shape=shape, bytes=size, role=role, **numbers
@@ -213,6 +213,7 @@ def _statistics(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Statist
         alike.setdefault((array.dtype, array.size), []).append(name)
     by_name: dict[str, Statistics] = {}
     for (_, size), names in alike.items():
+        # tensors at once: one at least, however large, and of empty ones (size 0) as of single values
         most = max(TOGETHER // max(size, 1), 1)
         for first in range(0, len(names), most):
             group_names = names[first : first + most]
