@@ -452,9 +452,13 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
         name: work[name] / work["full"] for name in ("causal", "window", "rnn")
     }
     timings = []
-    for name in ("numpy", *(("torch",) if torch_is_installed() else ())):
-        if name == "numpy" and sizes.dtype in ("bfloat16", "float16"):
-            continue  # NumPy has no bfloat16, and computes with float16 slowly
+    backend_names = []
+    if sizes.dtype not in ("bfloat16", "float16"):
+        # NumPy has no bfloat16, and computes with float16 slowly
+        backend_names.append("numpy")
+    if torch_is_installed():
+        backend_names.append("torch")
+    for name in backend_names:
         backend = choose(name, device=None, dtype=sizes.dtype)
         dense = 0.0  # seconds
         for what, run_variant in _timed_variants(backend, sizes, seed):

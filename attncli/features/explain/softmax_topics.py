@@ -380,13 +380,10 @@ def scaling_document(
         UsageError: For sizes below 1 (2 samples).
         LimitError: For too much work.
     """
-    # each option with its value and its least; a d_model that is not given is allowed
-    sizes = (
-        ("d-k", d_k, 1),
-        ("samples", samples, 2),
-        ("keys", keys, 1),
-        ("d-model", d_model or 1, 1),
-    )
+    # each option with its value and its least
+    sizes = [("d-k", d_k, 1), ("samples", samples, 2), ("keys", keys, 1)]
+    if d_model is not None:
+        sizes.append(("d-model", d_model, 1))
     for name, value, least in sizes:
         if value < least:
             raise UsageError(

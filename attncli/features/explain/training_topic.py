@@ -224,15 +224,16 @@ def _projected_row(
     masked = stages["masked"][0, query]
     visible = np.isfinite(masked)
     added = stages["biased"][0, query] - stages["capped"][0, query]
+    query_bias, key_bias = biases
     row = ProjectedRow(
-        x,
-        query,
-        biases[0],
-        biases[1],
-        float(spec.scale),
-        np.where(visible, np.nan_to_num(added), 0.0),
-        visible,
-        np.zeros(len(x), bool),
+        x=x,
+        query=query,
+        query_bias=query_bias,
+        key_bias=key_bias,
+        scale=float(spec.scale),
+        score_bias=np.where(visible, np.nan_to_num(added), 0.0),
+        visible=visible,
+        target=np.zeros(len(x), bool),
     )
     if np.abs(row.weights(w_q, w_k) - stages["weights"][0, query]).max(initial=0.0) > SAME:
         raise _more_than_matrices(model, layer)

@@ -251,7 +251,7 @@ def _weight_sentences(
         head=first.head,
         share=softmax_percent(counted_weight(first), first.visible),
         whole=softmax_percent(first.weight, first.visible),
-        beyond=percent(share or 0.0),
+        beyond=percent(share or 0.0),  # no sentence has it where it is None
         rest=rest_names(document.tokens),
     )
     if holds_rest(document) and document.effect_together is not UNSET:

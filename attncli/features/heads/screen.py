@@ -771,6 +771,7 @@ def grid_part(document: HeadsDocument, view: View) -> Lines:
     head; nothing for one layer, or where heads were cut off.
     """
     heads = document.heads
+    # `heads_in_all` is there only where --top cut some off
     if len({head.layer for head in heads}) < 2 or (document.heads_in_all or 0) > len(heads):
         return Lines()
 

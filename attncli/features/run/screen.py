@@ -453,6 +453,10 @@ def implicit_part(document: RunDocument, view: View) -> Lines:
     )
 
 
+MOST_BLIND = 20
+"""Queries that see no key and are told by number."""
+
+
 def _notes_below_weights(document: RunDocument, hidden_heads: int, view: View) -> list[Lines]:
     """Two notes: on which queries see no key, and on how to see the heads that are not shown; each
     empty where there are none.
@@ -460,10 +464,11 @@ def _notes_below_weights(document: RunDocument, hidden_heads: int, view: View) -
     hidden_heads: how many are not shown.
     """
     blind = sorted({row.query for row in document.empty_rows})
-    numbers = listing(map(str, blind[:20]))
-    if len(blind) > 20:
+    numbers = listing(map(str, blind[:MOST_BLIND]))
+    if len(blind) > MOST_BLIND:
         numbers = message("{numbers} and more", numbers=numbers)
     model = document.model
+    # every head has each of these rows empty
     if len(document.empty_rows) == len(blind) * model.layers * model.heads:
         empty = plural(
             "query {numbers} can see no key: weights and A·V are 0",

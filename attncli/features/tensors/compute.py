@@ -314,12 +314,15 @@ def _tensors_document(
     empties = []
     for number, place in enumerate(places):
         # measure the heads of this batch entry
-        rule = of_entry(arrays.rule, place)
-        assert isinstance(rule.offset, int)  # an array of offsets has one for each batch entry
-        captured_heads = CapturedHeads(backend, arrays.k.shape[-2], heads, top, offset=rule.offset)
+        entry_rule = of_entry(arrays.rule, place)
+        offset = entry_rule.offset
+        assert isinstance(offset, int)  # an array of offsets has one for each batch entry
+        captured_heads = CapturedHeads(backend, arrays.k.shape[-2], heads, top, offset=offset)
         if trace is None:
             on_share = partial(_report_share, progress, number, len(places))
-            streamed = captured_heads.stream_rows(backend, arrays.entry(place), rule, on_share)
+            streamed = captured_heads.stream_rows(
+                backend, arrays.entry(place), entry_rule, on_share
+            )
             empty = backend.numpy(streamed.empty)[list(heads)]
         else:
             weights = stage_values["weights"][place][list(heads)]

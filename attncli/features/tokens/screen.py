@@ -37,6 +37,7 @@ def tokens_screen(document: TokensDocument, view: View) -> Lines:
         number = "-"
         if token.id is not None:
             number = str(token.id)
+        # a token that stands for no text, such as one that ends it, has no bytes
         hexadecimal = bytes(token.bytes or ()).hex(" ") or "-"
         if token.start is None:
             span = "-"
@@ -204,7 +205,7 @@ def _pieces_of_words(
     """
     spans = [(token.start, token.end) for token in document.tokens if not token.special]
     token_spans = [(start, end) for start, end in spans if start is not None and end is not None]
-    # special tokens that the text spells out are no words
+    # special tokens that the text spells out are no words; one without places hides none
     word_spans = [
         (start, end)
         for start, end in words(document.text)

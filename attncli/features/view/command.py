@@ -165,10 +165,9 @@ def _no_heads_error(document: Document, file: Path) -> InputError:
         "attn.compare/1": "attn view FILE --html FILE",
         "attn.scan/1": "attn scan show FOLDER --html FILE",
     }
-    kinds = message("one of run, heads, find, compare, cross, tensors, ablate, logits or patch")
-    expected: str = kinds
+    expected = message("one of run, heads, find, compare, cross, tensors, ablate, logits or patch")
     if is_comparison:
-        expected = kinds.replace("compare, ", "")
+        expected = message("one of run, heads, find, cross, tensors, ablate, logits or patch")
     return InputError(
         "a document {schema} holds no heads to look at",
         where=str(file),

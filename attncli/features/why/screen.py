@@ -249,6 +249,7 @@ def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]
 
     # the columns, the last row being the total
     names.append(say(view, contextual("column", "total")))
+    # weights have two digits at least, as one would tell too little of them
     write = writer(numbers, _digits(document, view))
     total = sum(value for _, value in ranked)
     columns = [
