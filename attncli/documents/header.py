@@ -652,11 +652,11 @@ def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
     all_heads, all_queries = rows.shape
     places = {
         "count": query_count,
-        "shape": all_queries,
-        "several": head_count,
-        "shape_2": all_heads,
+        "queries": all_queries,
+        "head_count": head_count,
+        "heads": all_heads,
     }
-    affected = message("{count} of {shape} queries in {several} of {shape_2} heads", **places)
+    affected = message("{count} of {queries} queries in {head_count} of {heads} heads", **places)
     where = message(
         "layer {layer}: {affected} have no finite output", layer=trace.layer, affected=affected
     )

@@ -102,11 +102,11 @@ def part_of(content: Any, kind: type[Kind], where: str, expected: str) -> Kind:
         problem, *paths = str(error).split(AT)
         place = "$" + "".join(path.rstrip("`") for path in reversed(paths))
         raise InputError(
-            "the document is not as declared: {message}{message_2}",
+            "the document is not as declared: {problem}",
             where=f"{where}: {place}",
             expected=expected,
-            message=problem[:1].lower(),  # in the middle of our sentence: "expected `int`"
-            message_2=problem[1:],
+            # in the middle of our sentence: "expected `int`"
+            problem=problem[:1].lower() + problem[1:],
         ) from error
 
 

@@ -630,7 +630,7 @@ class _BatchFacts:
                     if beyond.shape[-1]:
                         peaks = backend.max(beyond, -1)[..., 0]
                     else:
-                        peaks = weights[..., 0] * 0.0
+                        peaks = weights[..., 0] * 0.0  # zeros in the backend's own arrays
                     self._values[name] = _as_float64(backend, peaks)
         return self._values[name]
 

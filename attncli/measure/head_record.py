@@ -534,6 +534,7 @@ class LayerRecords:
             weights = None
         else:
             weights = rows.weights[place]
+        # `straight`: each distance has one bias, so that a recipe of queries and keys can have it
         if arithmetic is not None and rows.straight:
             # of a short text, weights take no more than queries and keys
             is_short = weights is not None and max(weights.shape) <= arithmetic.q.shape[-1]

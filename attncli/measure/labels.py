@@ -466,9 +466,9 @@ def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
     b = np.asarray(q, np.float64)
     if a.shape[-2:] != b.shape[-2:]:
         what = message(
-            "weights of the shape {shape} cannot be compared with {shape_2}",
-            shape=list(a.shape),
-            shape_2=list(b.shape),
+            "weights of the shape {first} cannot be compared with {second}",
+            first=list(a.shape),
+            second=list(b.shape),
         )
         raise InputError(what, expected="equally many queries and keys")
     rows = row_divergences(a, b)
@@ -501,12 +501,12 @@ def head_distances(weights: Any, visible: Bools | None = None) -> Floats:
     steps = heads * heads * matrices[0].size
     if steps > LARGEST:
         raise LimitError(
-            "comparing {heads} heads on {shape} tokens is {heads_2:,} steps",
+            "comparing {heads} heads on {tokens} tokens is {steps:,} steps",
             expected="at most {largest:,}",
             hint="a shorter text, --layer L or --head H",
             heads=heads,
-            shape=matrices.shape[-1],
-            heads_2=steps,
+            tokens=matrices.shape[-1],
+            steps=steps,
             largest=LARGEST,
         )
     table = np.zeros((heads, heads))

@@ -800,7 +800,7 @@ def _truth_values(values: Array | ArrayLike, shape: tuple[int, ...], name: str) 
     try:
         spread = np.broadcast_to(numbers != 0, shape)
     except ValueError as error:
-        expected = message("a shape that broadcasts to {shape_2}", shape_2=list(shape))
+        expected = message("a shape that broadcasts to {whole}", whole=list(shape))
         raise InputError(
             "{name} has shape {shape}", expected=expected, name=name, shape=list(numbers.shape)
         ) from error

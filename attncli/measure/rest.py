@@ -234,7 +234,7 @@ def word_in_front(tokenizer: Tokenizer, text: str, tokens: Sequence[Token]) -> F
         choices = FRONT_WORDS_UNSPACED
     else:
         choices = FRONT_WORDS
-    # one that the text does not begin with already
+    # one that the text does not begin with already; there are several
     word = next(choice for choice in choices if not text.lstrip().startswith(choice))
     longer = tokenizer.encode(word + text if unspaced else f"{word} {text}")
     count = len(longer) - len(tokens)

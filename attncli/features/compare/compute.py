@@ -607,13 +607,13 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
     difference = common[1] - common[0]
     if np.isnan(difference).all():
         raise InputError(
-            "layer {layer_a} head {head} and layer {layer_b} head {head_2} have no weights that are"
+            "layer {layer_a} head {head_a} and layer {layer_b} head {head_b} have no weights that are"
             " numbers on both sides",
             expected="numbers that their type can hold",
             layer_a=layer_a,
-            head=part_a.head,
+            head_a=part_a.head,
             layer_b=layer_b,
-            head_2=part_b.head,
+            head_b=part_b.head,
         )
     sizes = np.abs(difference[row_indices])
     largest = np.unravel_index(int(np.nanargmax(sizes)), sizes.shape)  # [row, key]

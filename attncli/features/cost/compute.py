@@ -116,7 +116,8 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
         if name == "window":
             scores = n * min(sizes.window, n)
             if n > 1:
-                path = -(-(n - 1) // max(sizes.window - 1, 1))  # rounded up
+                # rounded up; a window of the query alone is counted as one of its neighbour, too
+                path = -(-(n - 1) // max(sizes.window - 1, 1))
         block_rows = min(sizes.rows, n)
         block_keys = reach(mask, n, sizes.rows)  # the most that any block of rows looks at
         rows.append(

@@ -202,25 +202,25 @@ def _strongest_sentence(
     """
     if whole_layer and every_link:
         return message(
-            "layer {layer} has the strongest link of {word}: {word_2}, {weight:.2f}, in"
+            "layer {layer} has the strongest link of {query}: {key}, {weight:.2f}, in"
             " head {head}; --layer chooses another",
             **values,
         )
     if whole_layer:
         return message(
-            "layer {layer} has the strongest link of {word}, besides itself, its neighbours and"
-            " where heads rest: {word_2}, {weight:.2f}, in head {head}; --layer chooses another",
+            "layer {layer} has the strongest link of {query}, besides itself, its neighbours and"
+            " where heads rest: {key}, {weight:.2f}, in head {head}; --layer chooses another",
             **values,
         )
     if every_link:
         return message(
-            "layer {layer} head {head} has the strongest link of {word}: {word_2}, "
+            "layer {layer} head {head} has the strongest link of {query}: {key}, "
             "{weight:.2f}; --layer and --head choose another",
             **values,
         )
     return message(
-        "layer {layer} head {head} has the strongest link of {word}, besides itself, its"
-        " neighbours and where heads rest: {word_2}, {weight:.2f}; --layer and --head choose another",
+        "layer {layer} head {head} has the strongest link of {query}, besides itself, its"
+        " neighbours and where heads rest: {key}, {weight:.2f}; --layer and --head choose another",
         **values,
     )
 
@@ -294,8 +294,8 @@ def strongest_head(
             values = {
                 "layer": link.layer,
                 "head": link.head,
-                "word": _word_of(tokens, query, text),
-                "word_2": key,
+                "query": _word_of(tokens, query, text),
+                "key": key,
                 "weight": link.weight,
             }
             note(_strongest_sentence(values, whole_layer=whole_layer, every_link=every))

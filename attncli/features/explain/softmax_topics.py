@@ -395,12 +395,12 @@ def scaling_document(
             )
     if d_k * samples > MOST_NUMBERS:
         raise LimitError(
-            "{samples} pairs of width {d_k} are {d_k_2:,} random numbers",
+            "{samples} pairs of width {d_k} are {numbers:,} random numbers",
             expected="at most {most_numbers:,}",
             hint=f"--samples {max(MOST_NUMBERS // d_k, 2)}",
             samples=samples,
             d_k=d_k,
-            d_k_2=2 * d_k * samples,
+            numbers=2 * d_k * samples,
             most_numbers=2 * MOST_NUMBERS,
         )
 

@@ -411,13 +411,13 @@ def find(
         for reference in dict.fromkeys((query, *keys))
     }
     _check_keys_differ(keys, spans)
-    several = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
-    if several:
+    joined_spans = [span for span in dict.fromkeys(spans.values()) if span[1] - span[0] > 1]
+    if joined_spans:
         _check_apart(spans)
-        merged_tokens = join_words(tokens, text, several, merged_tokens)
+        merged_tokens = join_words(tokens, text, joined_spans, merged_tokens)
     # joining tokens before them moves the places of those after
     places = {
-        reference: first - sum(stop - start - 1 for start, stop in several if start < first)
+        reference: first - sum(stop - start - 1 for start, stop in joined_spans if start < first)
         for reference, (first, _) in spans.items()
     }
 
@@ -489,10 +489,10 @@ def _check_apart(spans: Mapping[str, tuple[int, int]]) -> None:
             given_order = list(spans)
             first, second = sorted((left, right), key=given_order.index)
             raise UsageError(
-                "{end} and {end_2} share tokens",
+                "{first} and {second} share tokens",
                 expected=message("two that do not, or the same twice"),
-                end=repr(first),
-                end_2=repr(second),
+                first=repr(first),
+                second=repr(second),
             )
 
 
@@ -516,10 +516,10 @@ def _check_keys_differ(keys: Sequence[str], spans: Mapping[str, tuple[int, int]]
         span = spans[key]
         if span in names:
             raise UsageError(
-                "{end} and {end_2} name the same token",
+                "{first} and {second} name the same token",
                 expected=message("keys that differ"),
-                end=repr(names[span]),
-                end_2=repr(key),
+                first=repr(names[span]),
+                second=repr(key),
             )
         names[span] = key
 

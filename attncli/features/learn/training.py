@@ -87,6 +87,7 @@ class RoleStore:
         rows = backend.take(table, backend.array(ids.reshape(-1)), 0)
         x = rows.reshape((*ids.shape, table.shape[-1])) * embedding.scale
         count = ids.shape[-1]
+        # the rows of the table of positions are asked for only where the model adds some
         x = with_positions(backend, embedding, x, range(count), lambda: self._position_rows(count))
         if embedding.norm is None:
             return x

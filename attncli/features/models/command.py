@@ -210,12 +210,12 @@ def verify(
         raise VerdictError(
             "{resolved} differs from transformers: {worst:.1e} in float64, {ratio:.2g} times its"
             " distance in float32",
-            expected="at most {limit:.0e} and {ratio_2:g} times",
+            expected="at most {limit:.0e} and {most_ratio:g} times",
             resolved=resolved.name,
             worst=result.worst,
             ratio=result.ratio,
             limit=LIMIT,
-            ratio_2=RATIO,
+            most_ratio=RATIO,
         )
 
 

@@ -121,10 +121,11 @@ def run(
     weigh_in = request.weighed_heads(loaded_model.spec, weighing.weigh, weighing.weigh_heads)
     if weighing.weigh is not None:
         _check_weighing(loaded_model, page, is_padded=batch)
-    all_stages = all_stages or (bool(parts & SHOWN.keys()) and not words)
-    # else links alone: every weight is for a document, a row, or an answer that leaves out rows
-    # without a choice
-    every_weight = output.show is None or all_stages or bool(parts & TABLE_PARTS)
+    # the tables of stages that --show names need them, too; words have none
+    holds_stages = all_stages or (bool(parts & SHOWN.keys()) and not words)
+    # every weight is for a document, a row, or an answer that leaves out rows without a choice;
+    # else links alone are kept
+    every_weight = output.show is None or holds_stages or bool(parts & TABLE_PARTS)
     if every_weight:
         _check_top(environment, output)
     is_data = output.json or output.ndjson or output.plain
@@ -154,7 +155,7 @@ def run(
     # (a figure shows weights, that of a chat as well; where regions are named it shows regions)
     is_figure_of_weights = output.svg is not None and not is_named
     keeps_weights = any(
-        (parts & WEIGHT_PARTS, all_stages, save is not None, batch, words, is_figure_of_weights)
+        (parts & WEIGHT_PARTS, holds_stages, save is not None, batch, words, is_figure_of_weights)
     )
 
     def compute(run: TextRun) -> RunDocument:
@@ -192,7 +193,7 @@ def run(
             heads=heads,
             words=words,
             matrices=shows_tables(len(tokens)) or output.svg is not None,
-            stages=all_stages,
+            stages=holds_stages,
             projections=bool(parts & set(PROJECTIONS)),
             implicit=is_implicit,
             top=output.top,

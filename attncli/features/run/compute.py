@@ -379,15 +379,15 @@ def run(
         tokens = model.encode(text)
 
     # what is asked for, and what of it needs every row at once
-    index, several = _query_place(tokens, text, query, note, words=words, last=bool(regions))
+    query_index, span = _query_place(tokens, text, query, note, words=words, last=bool(regions))
     is_saved = on_trace is not None
-    needs_whole = stages or bool(words) or several is not None or is_saved
+    needs_whole = stages or bool(words) or span is not None or is_saved
     if regions:
         _check_regions_alone(needs_whole or batch is not None)
     matrices = matrices and not regions
     recurrences: Sequence[int] = ()
     if implicit:
-        merged = bool(words) or several is not None
+        merged = bool(words) or span is not None
         recurrences = recurrences_of(model.spec, layers, len(tokens), merged=merged)
         layers = _without_recurrences(model.spec, layers, recurrences)
     nameable = [*regions, *weigh_regions]
@@ -396,13 +396,13 @@ def run(
     request = RunRequest(
         layers=layers,
         heads=heads,
-        query=index,
+        query=query_index,
         matrices=matrices,
         stages=stages,
         top=top,
         all_links=all_links,
         words=words,
-        span=several,
+        span=span,
         regions=tuple(regions),
         weighing=weighing,
     )
@@ -438,7 +438,7 @@ def run(
     )
     document = replace(document, resources=resources(model, before, expected.peak))
     if implicit:
-        implicit_weights = implicit_layers(model, tokens, recurrences, heads, index)
+        implicit_weights = implicit_layers(model, tokens, recurrences, heads, query_index)
         document = replace(document, implicit=implicit_weights)
     if projections:
         return with_projections(document, model)

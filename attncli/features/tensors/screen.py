@@ -222,19 +222,11 @@ def _head_matrix(part: str, index: Sequence[int], head: CapturedHead, view: View
         assert head.output is not UNSET, "heads with weights have outputs"
         note = listing((place, message("weights × values")), " · ")
         return vectors(head.output, rows, view, title="output", note=note)
-    if part == "weights":
-        values = visible(head.weights, head.scores)
-    else:
-        values = getattr(head, part)
-    weighs = part == "weights"
-    if weighs:
-        limits = (0.0, 1.0)
-    else:
-        limits = None
     note = listing((place, message("rows: queries, columns: keys")), "; ")
-    return matrix(
-        values, rows, columns, view, limits=limits, signed=not weighs, title=part, note=note
-    )
+    draw = partial(matrix, rows=rows, columns=columns, view=view, title=part, note=note)
+    if part == "weights":
+        return draw(visible(head.weights, head.scores), limits=(0.0, 1.0))
+    return draw(head.scores, signed=True)
 
 
 # The answers of the screens that are not about one sentence: what was compared, counted or

@@ -263,6 +263,7 @@ def _explained_link(
             link.query,
             LogitTerm(kind="head", layer=link.layer, attention=link.kind, head=link.head),
         )
+    # heads that are split by token are one part a layer here; their sources are worked out later
     whole = contributions(
         running,
         link,
