@@ -114,9 +114,9 @@ def _head_records(document: Any, heads: DocumentHeads) -> Iterator[HeadRecord]:
         else:
             weights = as_float32(values)
         # `pool`: how many rows and columns a cell of the weights stands for; missing for 1
-        pooled = (getattr(part, "pool", UNSET) or 1) > 1
-        if weights is None or pooled or not len(weights):
-            small = weights if pooled else None
+        is_pooled = (getattr(part, "pool", UNSET) or 1) > 1
+        if weights is None or is_pooled or not len(weights):
+            small = weights if is_pooled else None
             yield _facts_record(layer, part.head, sides, heads.facts(layer, part), small)
             continue
 

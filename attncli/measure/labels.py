@@ -109,13 +109,15 @@ def score_repeats(
             duplicate = np.asarray(weights[:, i, i - length], np.float64)
             induction = np.asarray(weights[:, i, i - length + 1], np.float64)
             others = np.asarray(weights[:, i, 1:], np.float64).sum(-1)
-            beyond = i > length  # rows whose same token before is not the first of the text
+            is_beyond_first = (
+                i > length
+            )  # rows whose same token before is not the first of the text
             sums = (  # in the order that `_repeat_row` takes them
                 duplicate,
                 induction,
                 others,
-                np.where(beyond, duplicate, 0.0),
-                np.where(beyond, others, 0.0),
+                np.where(is_beyond_first, duplicate, 0.0),
+                np.where(is_beyond_first, others, 0.0),
             )
             means = np.stack([values.mean(-1) for values in sums], -1) / draws
             for head, row in enumerate(means):
@@ -414,8 +416,8 @@ def labels_of(
                 detail = tuple(OFFSETS)[int(decision.offset)].removeprefix("offset")
 
         # a head that gives next to nothing to other tokens has only labels of where it rests
-        state = label.name in STATES
-        does_something = state or share is None or share >= LEAST_SHARE
+        is_state = label.name in STATES
+        does_something = is_state or share is None or share >= LEAST_SHARE
         if is_earned and does_something:
             earned_labels.append(
                 LabelScore(
@@ -423,8 +425,8 @@ def labels_of(
                     score=score,
                     threshold=label.threshold,
                     detail=detail,
-                    state=state,
-                    share=None if state else share,
+                    state=is_state,
+                    share=None if is_state else share,
                 )
             )
     return earned_labels

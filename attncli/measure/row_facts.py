@@ -116,8 +116,8 @@ def find_sight(visibility: Bools | None, rows: int, low: int, high: int) -> Sigh
     # as its first key and −1 as its last
     first = np.where(count, low + matrix.argmax(-1), 0)
     last = np.where(count, high - 1 - matrix[..., ::-1].argmax(-1), -1)
-    without_gaps = bool((count == last - first + 1).all())
-    return Sight(count, first, last, None if without_gaps else matrix, low)
+    has_no_gaps = bool((count == last - first + 1).all())
+    return Sight(count, first, last, None if has_no_gaps else matrix, low)
 
 
 def sight_of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:
@@ -130,11 +130,11 @@ def sight_of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:
     first = np.maximum(low, 0)
     last = np.minimum(high, keys) - 1
     count = np.maximum(last - first + 1, 0)
-    none = count == 0
+    sees_none = count == 0
     return Sight(
         count=count[None],
-        first=np.where(none, 0, first)[None],
-        last=np.where(none, -1, last)[None],
+        first=np.where(sees_none, 0, first)[None],
+        last=np.where(sees_none, -1, last)[None],
         visibility=None,
         low=0,
     )
@@ -641,14 +641,14 @@ class WeightRows:
         # where key 0's weight is below the row's peak, the peak is on another key; only the rows in
         # which it may be on key 0 are looked at again
         if "peak" in self._facts:
-            doubtful = self.key(0) > self.peak * CLEARLY
+            is_doubtful = self.key(0) > self.peak * CLEARLY
         else:
-            doubtful = np.ones(self._shape, bool)
-        if 2 * doubtful.sum() > doubtful.size:  # most of them: all rows at once are faster
+            is_doubtful = np.ones(self._shape, bool)
+        if 2 * is_doubtful.sum() > is_doubtful.size:  # most of them: all rows at once are faster
             return self._largest(self.weights)
         peaks = self.peak.copy()
-        for head in np.flatnonzero(doubtful.any(-1)):
-            rows = np.flatnonzero(doubtful[head])
+        for head in np.flatnonzero(is_doubtful.any(-1)):
+            rows = np.flatnonzero(is_doubtful[head])
             peaks[head, rows] = self._largest(
                 self.backend.take(self.weights[head], self.backend.array_as_is(rows), 0)
             )

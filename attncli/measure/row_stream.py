@@ -149,6 +149,7 @@ class TopLinks:
             row = row[strongest]
             key = key[strongest]
             values = values[strongest]
+        # weights with a minus, so that sorting puts the strongest first
         links = self._links[head]
         links += zip((-values).tolist(), queries[row].tolist(), (low + key).tolist(), strict=True)
         links.sort()
@@ -233,8 +234,8 @@ class LinkCollector:
         """A new `TopLinks` for the rows of one layer's heads, whose links count among those of this
         collector.
         """
-        idle = not self._out.names and not self._out.queries.any()
-        collector = TopLinks(len(heads), self.top, None if idle else self._out)
+        counts_every_pair = not self._out.names and not self._out.queries.any()
+        collector = TopLinks(len(heads), self.top, None if counts_every_pair else self._out)
         self._layers.append((layer, heads, collector))
         return collector
 

@@ -427,6 +427,7 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
             )
             raise InputError(what, expected="one value for every key")
         values = model.store.embed(backend, list(texts.values))
+        # (of this second projection v alone is used)
         v = project(attention, x, values, context, layer=0).v
 
     block = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
@@ -445,6 +446,7 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
         stages["out"] = concat
     else:
         stages |= {"concat": concat, "out": out}
+    # this attention is all of the layer: what leaves it is its output
     return LayerTrace(
         layer=0, stages=stages, empty_rows=block.empty, before=x, leaving=lambda: stages["out"]
     )

@@ -414,10 +414,10 @@ def _compared_runs(
     rows = _aligned_rows(a, pairs, query)
 
     # which links do not count as the one that changed most; fewer are left out until one counts
-    learned = "checkpoint" in (a.model.source, b.model.source)
+    is_learned = "checkpoint" in (a.model.source, b.model.source)
     leave_out: tuple[LeftOutKind, ...] = ()
     if not all_links:
-        leave_out = kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=learned)
+        leave_out = kinds_left_out(tokens_of([*a.tokens, *b.tokens]), is_learned=is_learned)
     aligned = list(zip(pairs.a, pairs.b, strict=True))
     texts = [tokens_of(a.tokens), tokens_of(b.tokens)]
     for kinds in _narrower_exclusions(leave_out, query):

@@ -183,7 +183,7 @@ def _head_columns(
     explanations: list[str] = [
         message("JS: mean Jensen–Shannon divergence of the rows, nats, at most 0.69")
     ]
-    outside = any(max(head.outside.a, head.outside.b) > 0 for head in heads)
+    has_outside = any(max(head.outside.a, head.outside.b) > 0 for head in heads)
     if any(head.kept is not None and head.kept < 1 for head in heads):
         columns[message("kept")] = [_format_number(head.kept, view) for head in heads]
         explanations.append(message("kept: share of A's weight on keys that B sees"))
@@ -191,12 +191,12 @@ def _head_columns(
         # beside two columns more there is room for a short name
         name = message("output error")
         explanation = message("output error: |O_B − O_A| / |O_A|")
-        if outside:
+        if has_outside:
             name = message("error")
             explanation = message("error: |O_B − O_A| / |O_A|")
         columns[name] = [_format_number(head.output_error, view) for head in heads]
         explanations.append(explanation)
-    if outside:
+    if has_outside:
         columns[message("else A")] = [_format_number(head.outside.a, view) for head in heads]
         columns[message("else B")] = [_format_number(head.outside.b, view) for head in heads]
         explanations.append(message("else: mean weight on tokens that the other text lacks"))
@@ -447,17 +447,17 @@ def compared_sides(document: CompareDocument, view: View) -> Lines:
     them, written once where it is the same; and in what the sides differ."""
     blocks = []
     same_run = _run_facts(document.a, view) == _run_facts(document.b, view)
-    two_texts = "text" in document.differs
+    has_two_texts = "text" in document.differs
     sides = (("a", document.a, document.only.a), ("b", document.b, document.only.b))
     for letter, side, only_here in sides:
         blocks.append(line((letter.upper(), "bold"), "  ", (localize(side.name, view), "bold")))
-        if two_texts:
+        if has_two_texts:
             different = {*only_here, *_substituted_tokens(document, letter)}
             shares = [DIFFERS if index in different else 0.0 for index in range(len(side.tokens))]
             blocks.append(sentence(words(side.text, side.tokens, shares, frozenset()), view))
         if not same_run:
             blocks.append(fact("ran", _run_facts(side, view), view))
-    if not two_texts:
+    if not has_two_texts:
         text = cut(
             safe(document.a.text, ascii=view.ascii), max(view.width - SIDE, 10), ascii=view.ascii
         )

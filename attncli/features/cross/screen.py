@@ -330,9 +330,11 @@ def cross_sentences(document: CrossDocument, view: View) -> list[str]:
     if not document.links:
         return [note]
     link = document.links[0]  # the largest weight comes first
-    several = len(_heads_of(document)) > 1
+    has_several_heads = len(_heads_of(document)) > 1
     ends = quoted_ends(document.queries, document.keys, link, view)
-    strongest = strongest_link_sentence(link, ends, view, several=several, others=document.links)
+    strongest = strongest_link_sentence(
+        link, ends, view, several=has_several_heads, others=document.links
+    )
     said = _said_sentence(document, link.query, view)
     names = left_out_names(document)
     left_out = say(view, "Not counted: {names}.", names=names) if names else ""

@@ -119,8 +119,8 @@ def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int |
     if options.head is None:
         return layer, None
     # a head's number alone: of a checkpoint, the layer is searched later, so any may have it
-    searched = layer is None and model.identity.source == "checkpoint"
-    if searched:
+    is_searched = layer is None and model.identity.source == "checkpoint"
+    if is_searched:
         layers = model.spec.attending()
     else:
         layers = [chosen_layer(model, options)]

@@ -195,7 +195,8 @@ def _strongest_sentence(
 ) -> str:
     """The note that tells which layer, or which head, is explained, and by which link it was found.
 
-    values: what stands in the places of the sentence.
+    values: what stands in the places of the sentence: the layer, the head, the query and the key by
+        name, the link's weight.
     whole_layer: whether a whole layer is explained, not a head.
     every_link: whether links to the query itself, its neighbours and keys on which heads rest (put
         weight when they look for nothing) were counted, too.

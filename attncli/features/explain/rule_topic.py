@@ -73,8 +73,8 @@ def rule_document(name: str, *, rule_files: Sequence[str | Path] = ()) -> RuleTo
     patterns = TokenPatterns(tokens)
     queries = np.arange(len(tokens))
     visible = np.tri(len(tokens), dtype=bool)
-    preferred = rule.rows(patterns, queries) > 0
-    if rule.looks_ahead or (preferred.any() and not (preferred & visible).any()):
+    is_preferred = rule.rows(patterns, queries) > 0
+    if rule.looks_ahead or (is_preferred.any() and not (is_preferred & visible).any()):
         visible[:] = True
     rows = rule_rows([rule], patterns, queries, visible)
     return RuleTopic(

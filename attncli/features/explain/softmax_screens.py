@@ -257,7 +257,7 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
         ]
         for row in document.variance
     ]
-    note = say(
+    pairs_note = say(
         view, "measured on {pairs} pairs (seed {seed})", pairs=document.samples, seed=document.seed
     )
     # of the products that are not scaled, which come first
@@ -269,7 +269,7 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
             view, "The measured variance is {errors} standard errors from theory.", errors=errors
         )
     variance = stack(
-        ledger(columns, rows, [], view, title="var(q·k)", note=note), remark(agree, view)
+        ledger(columns, rows, [], view, title="var(q·k)", note=pairs_note), remark(agree, view)
     )
 
     # what each scale does to a softmax
@@ -288,13 +288,19 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
                 format_fixed(row.gradient, view.precision),
             ]
         )
-    head = ["", say(view, "largest weight"), "", say(view, "entropy"), say(view, "gradient norm")]
-    note = say(
+    softmax_columns = [
+        "",
+        say(view, "largest weight"),
+        "",
+        say(view, "entropy"),
+        say(view, "gradient norm"),
+    ]
+    queries_note = say(
         view,
         plural("means over {count} query", "means over {count} queries", count=document.queries),
     )
-    softmax = table(
-        head,
+    softmax_table = table(
+        softmax_columns,
         softmax_table_rows,
         view,
         align=["left", "right", "left", "right", "right"],
@@ -303,7 +309,7 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
             "what that does to a softmax over {count} keys",
             count=document.keys,
         ),
-        note=note,
+        note=queries_note,
         bars=2,  # the column of the bars
     )
     claim = lead(
@@ -316,7 +322,7 @@ def scaling_blocks(document: ScalingTopic, view: View) -> Sequence[Lines]:
         ),
         view,
     )
-    softmax = stack(softmax, _gradient_remark(view))
+    softmax = stack(softmax_table, _gradient_remark(view))
     return (claim, variance, softmax, scaling_answer(document, view))
 
 
@@ -797,7 +803,7 @@ def metric_blocks(document: MetricTopic, view: View) -> Sequence[Lines]:
     body = table(["", document.name], rows, view, align=["left", "right"])
     rows_note = say(view, "{count} of {total} rows used", count=example.rows, total=len(texts))
     blocks = [heading(document.name, document.says, view), stack(*parts)]
-    if example.rows:  # a matrix alone has no texts, words or vectors
+    if example.rows:  # none for a metric of texts, words or vectors, which a matrix does not have
         blocks += [example_matrix, stack(body, remark(rows_note, view))]
     return (*blocks, metric_answer(document, view))
 

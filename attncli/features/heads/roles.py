@@ -261,8 +261,8 @@ def _add_output_of(model: Model, scores: RoleScores, layers: Selection) -> None:
             for head in matrices:
                 # how much what the head writes for each token speaks for each, [shown, token]
                 output = _output_of(model, head, weights, entering) @ test.rows.T
-                right = output[test.places].argmax(-1) == test.answers
-                scores.values[name][layer, head.head] = float(right.mean())
+                is_right = output[test.places].argmax(-1) == test.answers
+                scores.values[name][layer, head.head] = float(is_right.mean())
 
 
 class _WrittenTest(Struct, frozen=True, eq=False):

@@ -294,12 +294,12 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
         return Lines()
 
     # the maps, the average last
-    several_layers = len({head.layer for head, _ in head_weights}) > 1
+    has_several_layers = len({head.layer for head, _ in head_weights}) > 1
     heads_shown = head_weights
     if not view.full:
         heads_shown = head_weights[:MAPS]
     maps = [
-        head_map(head.layer, head.head, weights, several=several_layers)
+        head_map(head.layer, head.head, weights, several=has_several_layers)
         for head, weights in heads_shown
     ]
     if document.average and len(maps) > 1:
@@ -307,7 +307,7 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
 
     # with several layers, a row of maps holds one layer
     most = None
-    if several_layers:
+    if has_several_layers:
         most = max(Counter(head.layer for head, _ in heads_shown).values())
     names = [token.text for token in document.tokens]
     picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
@@ -371,8 +371,8 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
     words = _word_columns(heads, first_word)
     groups = _column_groups(name_columns, range(2, first_word), columns, rows, view)
     width_needed = _width_beside(has_labels=first_word + 1 in words)
-    beside = len(groups) == 1 and view.width >= width_needed
-    if beside:
+    fits_beside = len(groups) == 1 and view.width >= width_needed
+    if fits_beside:
         groups = [[*groups[0], *words]]
     elif words:
         groups = [*groups, [*name_columns, *words]]
@@ -382,7 +382,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
     for group in groups:
         # uniform attention has no links and labels: a table of these alone leaves out its rows
         group_rows = rows
-        if group[-1] in words and not beside:
+        if group[-1] in words and not fits_beside:
             group_rows = rows[: len(heads)]
         body = table(
             [columns[index] for index in group],
@@ -515,14 +515,14 @@ def _heads_to_list(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMe
     links, unless all or an order are asked for."""
     heads = document.heads
     # metrics of the text are means over rows; scores by role are not
-    of_rows = any(name not in ROLE_METRICS for name in _names_of_metrics(heads))
+    has_means_over_rows = any(name not in ROLE_METRICS for name in _names_of_metrics(heads))
 
     # all heads, unless they are many and the user said nothing of which to list; `heads_in_all` is
     # there only where --top cut some off
     is_short = len(heads) <= MANY or view.full
     is_chosen = bool(document.sort) or (document.heads_in_all or 0) > len(heads)
     if is_short or is_chosen:
-        if of_rows:
+        if has_means_over_rows:
             return heads, message("means over the rows")
         return heads, ""
 
@@ -545,7 +545,7 @@ def _heads_to_list(document: HeadsDocument, view: View) -> tuple[Sequence[HeadMe
         count=count,
         heads=len(heads),
     )
-    if of_rows:
+    if has_means_over_rows:
         note = message(
             "means over the rows · {count} of {heads} heads, by their strongest link; --full shows"
             " all",

@@ -129,17 +129,18 @@ def _refuse_unused_options(
     bias: the name of a score bias, None for none.
     specs: the masks as they were written.
     """
-    slopes = bias is not None and bias.startswith("alibi")
-    if "head" in environment.explicit_options and not slopes and model is None:
+    has_slopes = bias is not None and bias.startswith("alibi")
+    if "head" in environment.explicit_options and not has_slopes and model is None:
         raise UsageError(
             "--head is about a bias that differs by head",
             expected="--score-bias alibi, or --model NAME, as well",
         )
-    if "num_heads" in environment.explicit_options and not slopes:
+    if "num_heads" in environment.explicit_options and not has_slopes:
         raise UsageError(
             "--num-heads is about ALiBi's slopes", expected="--score-bias alibi as well"
         )
-    # a mask that another seed changes is drawn at random
+    # a mask that another seed changes is drawn at random; without masks every kind is drawn, those
+    # among them
     depends_on_seed = [
         request.mask([one_spec], seed) != request.mask([one_spec], seed + 1) for one_spec in specs
     ]

@@ -33,5 +33,5 @@ def mask_figure(document: MaskDocument, drawing: Drawing, view: View, scale: str
         name = mask.spec or say(view, contextual("figure", "all together"))
         maps.append(FigureMap(f"{name} · {percent(mask.share, 1)}", values, rows, columns))
     # cells that stand for several pairs have shares between 0 and 1, which need a legend
-    shaded = any(not np.isin(figure_map.values, (0.0, 1.0)).all() for figure_map in maps)
-    draw_maps(drawing, maps, top, view, scale="linear", legend=shaded)
+    is_shaded = any(not np.isin(figure_map.values, (0.0, 1.0)).all() for figure_map in maps)
+    draw_maps(drawing, maps, top, view, scale="linear", legend=is_shaded)

@@ -215,12 +215,12 @@ def cost_of(
 
     # a layer's scores are the answer's own arrays only where it keeps all of them in their type;
     # else they are in memory besides
-    rounds = compute_dtype != dtype
+    is_rounded = compute_dtype != dtype
     keeps_all = is_saved or (request.matrices and request.query is None)
     score_bytes = 0
-    if rounds or not keeps_all or request.heads is not EVERY:
+    if is_rounded or not keeps_all or request.heads is not EVERY:
         score_bytes = most_scores * SCORE_ITEM[compute_dtype]
-    if rounds and not keeps_all:
+    if is_rounded and not keeps_all:
         score_bytes += most_scores * item
     if rows is not None:
         score_bytes = 0
@@ -587,6 +587,7 @@ def _measured_run(
         if on_trace is not None:
             on_trace(trace)
         parts.add(trace)
+        # (of texts that ran as a batch no next token is told)
         if trace.layer == len(model.spec.blocks) - 1 and batch is None:
             likeliest = _next_tokens(model, trace.after[-1:])
         del trace  # free this layer's arrays before the next one is computed

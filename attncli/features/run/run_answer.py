@@ -101,10 +101,12 @@ def _strongest_link_sentences(
     answer_sentences: list[str] = []
     link = _link_of_choice(document, head_links)
     if link is not None:
-        several = len(document.overview or _heads(document)) > 1
+        has_several_heads = len(document.overview or _heads(document)) > 1
         ends = quoted_ends(tokens, tokens, link, view)
         counted = _beyond_rest(head_links, _tokens_at_rest(document))
-        sentence = strongest_link_sentence(link, ends, view, several=several, others=counted)
+        sentence = strongest_link_sentence(
+            link, ends, view, several=has_several_heads, others=counted
+        )
         answer_sentences.append(sentence)
         answer_sentences.append(not_counted(_kinds_left_out(document), tokens, view))
         if link.weight < _strongest_beyond_rest(document, head_links):

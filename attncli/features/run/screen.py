@@ -333,13 +333,13 @@ def maps_part(document: RunDocument, view: View) -> Lines:
         return Lines()
     from attncli.draw.heatmap import side_by_side
 
-    several = len({layer for layer, _ in heads_with_maps}) > 1
+    has_several_layers = len({layer for layer, _ in heads_with_maps}) > 1
     if view.full:
         heads_shown = heads_with_maps
     else:
         heads_shown = heads_with_maps[:MAPS]
     maps = [
-        head_map(layer, head.head, _visible_weights(head), several=several)
+        head_map(layer, head.head, _visible_weights(head), several=has_several_layers)
         for layer, head in heads_shown
     ]
 
@@ -349,13 +349,13 @@ def maps_part(document: RunDocument, view: View) -> Lines:
     if isinstance(first_head, PooledMap) and first_head.pool > 1:
         pool = first_head.pool
         parts.append(message("each cell the largest of {pool}×{pool} weights", pool=pool))
-    if not several:
+    if not has_several_layers:
         parts.append(message("layer {layer}", layer=first_layer))
     note = listing(parts, " · ")
 
     # of several layers, each has a row of its own
     most_in_a_row = None
-    if several:
+    if has_several_layers:
         heads_by_layer = Counter(layer for layer, _ in heads_shown)
         most_in_a_row = max(heads_by_layer.values())
     names = row_texts(document)

@@ -21,8 +21,8 @@ from attncli.language import message, say
 def _tensor_weights(document: TensorsDocument, view: View) -> Iterator[HeadWeights]:
     """Yield the weights of each head in the document with its name, to which its place in the batch
     belongs where that holds several entries."""
-    several = len(document.batch) > 1
-    if several:
+    has_several_entries = len(document.batch) > 1
+    if has_several_entries:
         template = message("batch {batch} head {head}")
     else:
         template = message("head {head}")
@@ -32,7 +32,7 @@ def _tensor_weights(document: TensorsDocument, view: View) -> Iterator[HeadWeigh
                 batch = ".".join(map(str, entry.index))
                 name = say(view, template, batch=batch, head=head.head)
                 # captured arrays tell no layer: the place in the batch stands in its field
-                layer = place if several else None
+                layer = place if has_several_entries else None
                 yield HeadWeights(
                     name, layer, head.head, head.weights, head.scores, is_captured=True
                 )

@@ -80,9 +80,9 @@ def view(
         document = _as_heads(document, file)
     from attncli.documents import name_of
 
-    explains = document.schema == "attn.explain/1"
+    is_explanation = document.schema == "attn.explain/1"
     digits = 2
-    if explains:
+    if is_explanation:
         digits = DIGITS
     if precision is not None:
         digits = precision

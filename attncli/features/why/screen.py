@@ -715,13 +715,13 @@ def _side_reasons(
         "count": backing.half,
         "without": "-" if without is None else f"{without:.2f}",
     }
-    of_pairs = document.over_pairs is not UNSET
+    is_over_pairs = document.over_pairs is not UNSET
     is_main = backing.share >= HALF
-    if is_main and of_pairs:
+    if is_main and is_over_pairs:
         templates = PAIR_SIDE_REASONS
     elif is_main:
         templates = SIDE_REASONS
-    elif of_pairs:
+    elif is_over_pairs:
         templates = PAIR_SPREAD_REASONS
     else:
         templates = SPREAD_REASONS
