@@ -691,6 +691,7 @@ def _side_texts(
             text_arguments=count,
         )
     if not sources.lines:
+        # without arguments the one text comes from --file or standard input
         both = request.texts_and_chats(environment, arguments, chats)
         return both or [request.one_text(environment, sources)], []
     if count > len(arguments) or count > 1:

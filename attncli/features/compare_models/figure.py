@@ -49,7 +49,7 @@ def compare_models_figure(
     bars = [
         Bar(
             say(view, spoken_head(head.layer, head.head)),
-            max(head.js.mean, 0.0),
+            max(head.js.mean, 0.0),  # rounding can make it a little less than 0
             divergence_text(head.js),
             mark=change.beyond,
         )

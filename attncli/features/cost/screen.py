@@ -75,6 +75,7 @@ def _variants(document: CostDocument, view: View) -> Lines:
     """A table with a row for each kind of attention: pairs and multiply-adds, with the ratio to
     full attention, sequential steps, and the path between the most distant tokens."""
     full = document.variants[0]  # documents begin with full attention
+    # a recurrent network has no pairs, and masks of one's own grow by no formula
     rows = [
         [
             _mask_or_name(variant, view),

@@ -210,9 +210,9 @@ def cross_alignment(document: CrossDocument, view: View) -> Lines:
         columns.append(message("special"))
         align.append("right")
         room = max(room - SPECIAL_WIDTH, 0)
-    bars = 4
+    bar_column = 4
     if document.said is not UNSET:  # a column of what is said, behind the query's
-        bars = 5
+        bar_column = 5
         room = max(room - SAID_WIDTH, 0)
         columns.insert(1, message("says"))
         align.insert(1, "left")
@@ -231,8 +231,7 @@ def cross_alignment(document: CrossDocument, view: View) -> Lines:
     more = message(
         "the first {shown} of {queries} queries shown; --full shows all", shown=shown, queries=total
     )
-    # column 4 has the bars
-    body = table(columns, rows, view, align=align, title="alignment", note=note, bars=bars)
+    body = table(columns, rows, view, align=align, title="alignment", note=note, bars=bar_column)
     return stack(body, remark(left_out, view), remark(more if shown < total else "", view))
 
 

@@ -404,7 +404,7 @@ def _tokenizer_facts(model: Model, places: Any) -> dict[str, Any]:
         return facts
 
     # of tokenizers from a file: a list of whole words, cut at blanks or into letters
-    hf = getattr(tokenizer, "hf", None)
+    hf = getattr(tokenizer, "hf", None)  # the tokenizer as the library tokenizers has it
     if hf is None:
         raise _TooMuchError(message("its tokenizer has rules that the page does not know"))
     file = json.loads(hf.to_str())

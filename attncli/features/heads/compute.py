@@ -241,7 +241,8 @@ class _LayerTally:
             sort_name = column_metric(request.sort).name
 
         head_parts = []
-        for place, (head, top) in enumerate(zip(self.heads, self.links.overview(), strict=True)):
+        overview = self.links.overview()  # an entry for each head, with its strongest link
+        for place, (head, entry) in enumerate(zip(self.heads, overview, strict=True)):
             sort_value: float | UnsetType | None = UNSET
             if sort_name is not None:
                 sort_results = metric_values({sort_name: results[sort_name]}, place, "value")
@@ -258,7 +259,7 @@ class _LayerTally:
                     head=head,
                     metrics=metric_values(metric_results, place, "value"),
                     baseline=metric_values(metric_results, place, "baseline"),
-                    top_link=top.link,
+                    top_link=entry.link,
                     sorted_by=sort_value,
                     labels=UNSET if earned is None else list(map(label_text, earned)),
                     label_scores=UNSET if earned is None else earned,
@@ -762,9 +763,9 @@ def _leave_out(
 def _mean_entropy(weights: np.ndarray[Any, Any]) -> float:
     """Mean entropy −Σ A ln A, in nats, of the rows [query, key] that see something; 0 without any."""
     matrix = np.asarray(weights, np.float64)
-    rows = matrix.sum(-1) > 0
-    if rows.any():
-        return float(row_entropy(matrix)[rows].mean()) + 0.0
+    sees_any = matrix.sum(-1) > 0
+    if sees_any.any():
+        return float(row_entropy(matrix)[sees_any].mean()) + 0.0  # + 0.0 makes −0.0 plain 0
     return 0.0
 
 

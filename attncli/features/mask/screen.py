@@ -168,13 +168,12 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
     """
     blocks = []
     for part in parts:
-        # a small mask has the numbers of its rows, three cells wide
         shares = _shares(part)
         block = part.map.block
         size = max(shares.shape)
         names = []
         wide = 2 * size  # a cell is two columns of the terminal wide
-        # rows have numbers where each is one query, and there are few: two digits, one screen
+        # rows have numbers, three cells wide, where each is one query and they are few
         if block == 1 and size <= 40:
             names = [str(index) for index in range(shares.shape[0])]
             wide += 3

@@ -592,6 +592,7 @@ def _measured_run(
             likeliest = _next_tokens(model, trace.after[-1:])
         del trace  # free this layer's arrays before the next one is computed
 
+    # without a chosen query the last token stands for it, in links and regions
     query = len(tokens) - 1 if request.query is None else request.query
     links.finish(query)
     warnings = [
