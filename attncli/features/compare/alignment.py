@@ -46,7 +46,7 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
         everything = tuple(range(len(a)))
         return Alignment(a=everything, b=everything, only_a=(), only_b=())
     if Counter(a) == Counter(b):
-        # of each text its positions in B, the last first, so that `pop` gives the first one left
+        # of each token's text its positions in B, the last first, so that `pop` gives the first one left
         places: defaultdict[str, list[int]] = defaultdict(list)
         for index in range(len(b) - 1, -1, -1):
             places[b[index]].append(index)

@@ -145,7 +145,7 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
     mean = f"{summary.mean_difference:.{more_digits}f}"
     js = _format_number(summary.js, view, more=1)
     rest_count = len(document.heads) - len(heads)
-    over = message(
+    over_all_heads = message(
         "over all heads and links: largest {largest}, mean {mean}, JS {js}",
         largest=largest,
         mean=mean,
@@ -159,9 +159,15 @@ def _heads_table(document: CompareDocument, view: View) -> Lines:
     # a mask or hashing changes how many pairs of one text are computed
     if {"mask", "hashing"} & {*document.differs} and "text" not in document.differs:
         cost = _cost_remark(document.heads, view)
-    out = remark(left_out_note(document), view)
+    left_out = remark(left_out_note(document), view)
     return stack(
-        title, body, more, remark(listing(explanations, " · "), view), out, remark(over, view), cost
+        title,
+        body,
+        more,
+        remark(listing(explanations, " · "), view),
+        left_out,
+        remark(over_all_heads, view),
+        cost,
     )
 
 

@@ -118,7 +118,8 @@ def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int |
         layer = chosen_layer(model, options)
     if options.head is None:
         return layer, None
-    # a head's number alone: of a checkpoint, the layer is searched later, so any may have it
+    # a head's number alone: of a checkpoint, the layer is searched later, so any may have it; else
+    # that of --layer or the first
     is_searched = layer is None and model.identity.source == "checkpoint"
     if is_searched:
         layers = model.spec.attending()

@@ -400,7 +400,7 @@ def first_weights(model: SmallModel, seed: int) -> dict[str, Floats]:
             continue
         if role.suffix == ".bias":
             array = np.zeros(role.shape, np.float32)
-        elif len(role.shape) == 1:
+        elif len(role.shape) == 1:  # a norm's factors
             array = np.ones(role.shape, np.float32)
         elif role.module in ("tokens", "positions"):
             array = uniform(seed, f"learn\0{name}", role.shape, TOKEN_DEVIATION)

@@ -505,7 +505,7 @@ def _looks_sentence(
     query_text: str,
     first: LayerHeadLink,
     second: LayerHeadLink | None,
-    several: bool,
+    names_heads: bool,
     view: View,
 ) -> str:
     """A sentence that says at which key a query looks most, and at which second.
@@ -513,12 +513,12 @@ def _looks_sentence(
     query_text: the query, quoted.
     first: the strongest link that counts.
     second: the link to another key that is nearly as strong; None for none.
-    several: whether the sentence names their heads. A neighbour that is left out and gets more is
+    names_heads: whether the sentence names their heads. A neighbour that is left out and gets more is
         named beside them.
     """
     links = [link for link in (first, second) if link is not None]
     keys = [claim_link(quoted_token(document.tokens, link.key, view), link, view) for link in links]
-    if not several:
+    if not names_heads:
         shares = [link.weight for link in links]
         return looks_most_sentence(query_text, list(zip(keys, shares, strict=True)), view)
     names = [
