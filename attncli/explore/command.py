@@ -147,12 +147,26 @@ def _open_source(
                 file=str(file),
             )
         if isinstance(document, CircuitDocument):
+            if circuit is not None:
+                raise UsageError(
+                    "{file} is a saved circuit, and --circuit names another: {other}",
+                    expected="one of the two, or a text beside --circuit",
+                    file=str(file),
+                    other=str(circuit),
+                )
             circuit = file
             text, setup = _text_of_circuit(file, text, setup)
         elif isinstance(document, RulesDocument):
+            # rules beside --rules-of were refused above
             rules_of = file
             text = replace(text, text=SAMPLE)
             setup = _setup_of(document.model.name, setup)
+        elif circuit is not None:
+            raise UsageError(
+                "--circuit chooses the heads of a run, and {file} is saved",
+                expected="a text, or a saved circuit, whose model runs",
+                file=str(file),
+            )
         else:
             return _saved_source(file, document), None
     return _live_source(environment, text, setup, query, circuit, rules_of)

@@ -660,9 +660,11 @@ def _axis_height(scene: Scene) -> int:
     # more words than fit: a few lines, as those around the chosen pair or numbers alone are shown
     if 2 * len(keys) > scene.width:
         return min(4, max(scene.height // 4, 1))
+    # each query of the map needs a line below the words
+    queries = len(scene.loaded_run.queries)
     names = scene.loaded_run.names("keys", ascii=scene.view.ascii)
     longest = max((len(list(clusters(name))) for name in names), default=1)
-    return min(longest, SIDEWAYS, max(scene.height - len(keys), 3))
+    return min(longest, SIDEWAYS, max(scene.height - queries, 3))
 
 
 def _key_axis(scene: Scene, area: MatrixArea, above: int, width: int) -> list[list[Piece]]:

@@ -265,7 +265,6 @@ class LayerTrace(NotebookResult, Struct, frozen=True, eq=False):
     empty_rows: Array
     before: Array
     leaving: Callable[[], Array]
-    notes: tuple[str, ...] = ()
     cross: LayerTrace | None = None
     tokens: tuple[Any, ...] = ()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
+from small_gpt2 import small_gpt2
 from walking import pressed, seeded, shown
 
 from attncli.explore.actions import save
@@ -127,3 +128,15 @@ def test_files_that_cannot_be_looked_at_are_refused_before_the_screen_is_filled(
         found = ask("explore", name, terminal=True)
         assert found.code == code, found.err
         assert found.out == ""
+
+
+def test_a_circuit_beside_a_saved_document_is_refused(tmp_path: Path) -> None:
+    pairs = Path(__file__).parents[2] / "sample_inputs" / "pairs.jsonl"
+    command = ("circuit", "--model", str(small_gpt2(tmp_path / "gpt2")), "--pairs", str(pairs))
+    circuit = saved(tmp_path, "circuit.json", *command, "--size", "40%")
+    run = saved(tmp_path, "run.json", "run", TEXT, "--num-heads", "2")
+    for name in (circuit, run):
+        reply = ask("explore", str(name), "--circuit", str(circuit), terminal=True)
+        assert reply.code == 2, reply.err
+        assert "--circuit" in reply.err
+        assert reply.out == ""

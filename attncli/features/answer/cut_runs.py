@@ -175,7 +175,7 @@ class CutRuns(Struct, frozen=True):
 
         Args:
             past: Keys and values of the prompt, and perhaps of more, where they are known.
-            on_tokens: Called with how many more tokens are done.
+            on_tokens: Called with how many more tokens are computed; not for those of `past`.
 
         Returns:
             The keys and values that every other run may continue from, and the run's result.
@@ -188,7 +188,7 @@ class CutRuns(Struct, frozen=True):
         else:
             prompt = TokenStretch(depth=0, start=0, stop=first, cut=own, ends=())
             state = self._extended_state(START, prompt)
-        on_tokens(first)
+            on_tokens(first)
         count = len(self.tokens)
         queries = TokenStretch(depth=1, start=first, stop=count, cut=own, ends=(own,))
         state = self._extended_state(state, queries)

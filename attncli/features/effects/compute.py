@@ -255,6 +255,9 @@ def _measures_with(
 
     Raises UsageError where "difference", `target`, `versus` or `hold` lacks what it needs.
     """
+    if hold is not None and versus is None:
+        what = message("what is held is measured by the difference of two logits")
+        raise UsageError(what, expected="--versus TOK as well", hint="--target Mary --versus John")
     if versus is not None and tuple(measures) == ("vector",):
         return ("difference",)
     if target is not None and tuple(measures) == ("vector",):
@@ -264,9 +267,6 @@ def _measures_with(
     if ("difference" in measures) != (versus is not None):
         what = message("a difference of two logits needs both of them")
         raise UsageError(what, expected="--versus TOK, and --measure difference among the measures")
-    if hold is not None and "difference" not in measures:
-        what = message("what is held is measured by the difference of two logits")
-        raise UsageError(what, expected="--versus TOK as well", hint="--target Mary --versus John")
     return measures
 
 

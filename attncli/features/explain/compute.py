@@ -441,7 +441,7 @@ def derivation_document(
         after=_after_heads(model, layer, trace.before, stages, query),
         agreement=agreement(steps, stages, query),
         empty_rows=empty_rows(model.backend, trace, [head]),
-        warnings=[*model.warnings, *trace.notes, *token_notes(text, tokens)],
+        warnings=[*model.warnings, *token_notes(text, tokens)],
     )
 
 

@@ -136,7 +136,7 @@ def qkv_document(
         brought=weights * lengths,
         shared_query_key=shared_query_key,
         shared_key_value=shared_key_value,
-        warnings=[*model.warnings, *trace.notes, *token_notes(text, tokens)],
+        warnings=[*model.warnings, *token_notes(text, tokens)],
     )
 
 

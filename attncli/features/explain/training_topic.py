@@ -185,7 +185,7 @@ def training_document(
         new_scores=_finite(row.scores(new_w_q, new_w_k)),
         new_weights=row.weights(new_w_q, new_w_k),
         new_loss=new_loss if math.isfinite(new_loss) else None,
-        warnings=[*model.warnings, *trace.notes, *token_notes(text, tokens)],
+        warnings=[*model.warnings, *token_notes(text, tokens)],
     )
 
 

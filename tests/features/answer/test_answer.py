@@ -204,6 +204,17 @@ def test_the_document_tells_the_whole_answer(gpt2: str) -> None:
     assert sum(row["attention"] for row in document["effects"]) < 1
 
 
+def test_the_share_of_work_that_is_told_never_passes_one(tmp_path: Path) -> None:
+    """A written answer leaves the prompt's keys behind: its tokens are neither planned nor run again."""
+    model = attncli.load(small_gpt2(tmp_path / "gpt2"))
+    regions = [Region("cat", (0, 1, 2)), Region("dog", (4, 5, 6))]
+    shares: list[float] = []
+    attncli.answer(model, TEXT, regions, length=4, progress=shares.append)
+    assert len(set(shares)) > 2
+    assert min(shares) > 0
+    assert max(shares) == shares[-1] == 1
+
+
 def test_a_target_is_measured_as_each_region_does(gpt2: str) -> None:
     document = answered(gpt2, "--target", "the cat")
     other = ask(

@@ -14,6 +14,7 @@ from small_gpt2 import small_gpt2
 from tiny_checkpoints import CASES, make
 
 import attncli
+from attncli.errors import UsageError
 from attncli.features.effects.ablation import Removal, remove
 from attncli.features.effects.measures import MeasureRequest
 from attncli.features.effects.sweep import CutLink
@@ -187,3 +188,9 @@ def test_golden_values_of_a_real_model() -> None:
     for place, (whole, held) in GOLDEN.items():
         assert found[place].all == pytest.approx(whole, abs=0.02)
         assert found[place].writes == pytest.approx(held, abs=0.02)
+
+
+def test_holding_needs_a_difference_of_two_tokens(tmp_path: Path) -> None:
+    model = attncli.load(small_gpt2(tmp_path / "gpt2"))
+    with pytest.raises(UsageError, match="--versus"):
+        attncli.ablate(model, "it was too the", target="it", hold="attention")
