@@ -33,14 +33,16 @@ from attncli.mechanism.mask import Mask, visible
 
 class LinearForm:
     """A linear form of attention weights A: constant_i + Σ_j keys_ij A_ij + Σ_f facts_f,i f_i, one
-    number per query row i. It has arithmetic, so that a metric's formula run on forms yields its
-    coefficients.
+    number per query row i. Forms can be added and multiplied by numbers, so that a metric's formula
+    yields its coefficients when it is called with forms in place of numbers.
 
     constant: float64 [row].
     keys: float64 [row, key], None for 0.
-    facts: float64 [row] of what is not linear in the weights, but may be in a metric: entropy,
-        peak, peak_beyond_first. Sums of forms, and forms times or divided by numbers or arrays
-        [row] or [1, row], are forms; anything else is a TypeError.
+    facts: by name, float64 [row], the coefficient of each fact of a row that is not linear in the
+        weights, but in which a metric may be: entropy, peak, peak_beyond_first.
+
+    Sums of forms, and forms times or divided by numbers or arrays [row] or [1, row], are forms;
+    anything else is a TypeError.
     """
 
     __array_ufunc__ = None  # array + form is asked of the form
@@ -118,6 +120,7 @@ class LinearForm:
         del types
         if function is not np.where or len(args) != 3 or settings:
             raise TypeError(f"{function.__name__} is not linear")
+        # 1 in rows that take the second argument, 0 in those that take the third
         condition = self._as_row(args[0])
         return self._as_form(args[1]) * condition + self._as_form(args[2]) * (1.0 - condition)
 
@@ -271,7 +274,8 @@ def _sum_rows(form: LinearForm, row_mask: Floats) -> FormSum:
 
 
 LARGEST = 1 << 22
-"""Coefficients of one length that are held; longer texts go by rows."""
+"""Coefficients of texts of one length that are held at most; longer texts are measured row by
+row."""
 
 
 class Sums(Struct, frozen=True, eq=False):
@@ -309,7 +313,8 @@ class LengthTally:
         self.i = np.arange(count)
         self.sight = sight_of(mask, count)
 
-        # the metrics by index: with coefficients that all texts share, not linear, or of tokens
+        # each metric's index in `names` is in one of three: its coefficients are the same for all
+        # texts; it is not linear; or it needs to know the tokens of a text
         rows = FormRows(self.i, self.sight, TokenFacts(), count)
         self.by_coefficients: dict[int, Coefficients] = {}
         self.by_row: dict[int, Metric] = {}
@@ -318,31 +323,33 @@ class LengthTally:
             if metric.needs:
                 self.by_text[index] = metric
                 continue
-            form = coefficients(metric, rows)
-            if form is None:
+            of_metric = coefficients(metric, rows)
+            if of_metric is None:
                 self.by_row[index] = metric
             else:
-                self.by_coefficients[index] = form
+                self.by_coefficients[index] = of_metric
         self.of_special: dict[int, tuple[bytes, Coefficients]] = {}
-        """By metric: which tokens were special in the last text, and its coefficients."""
+        """By metric: which tokens were special in the last text, and the coefficients there."""
+        # by the backend's name and the type of numbers: what `columns` returned
         self._columns: dict[tuple[str, str], Array] = {}
 
-        # by part: its constant, whether it has coefficients of weights, and those of other facts
-        parts = self.parts()
-        self.constant = np.array([part.constant for part in parts])
-        self.keyed = np.array([part.keys is not None for part in parts], bool)
-        fact_names = dict.fromkeys(name for part in parts for name in part.facts)
+        # the terms of the summed forms: constants [form], whether a form has coefficients of
+        # weights [form], and the coefficients of the other facts, by fact, [query, form]
+        forms = self.summed_forms()
+        self.constants = np.array([form.constant for form in forms])
+        self.uses_weights = np.array([form.keys is not None for form in forms], bool)
+        fact_names = dict.fromkeys(name for form in forms for name in form.facts)
         zero = np.zeros(count)
-        self.facts = {  # by fact: [query, part]
-            name: np.stack([part.facts.get(name, zero) for part in parts], -1)
-            for name in fact_names
-        }
+        self.fact_coefficients = {}
+        for name in fact_names:
+            of_forms = [form.facts.get(name, zero) for form in forms]
+            self.fact_coefficients[name] = np.stack(of_forms, -1)
         self.baseline, self.rows = self._baselines()
 
     def _baselines(self) -> tuple[Floats, np.ndarray[Any, np.dtype[np.int64]]]:
         """The value of each metric for uniform attention, NaN for those that need tokens; and over
-        how many rows it is taken. Both [metric]."""
-        even = uniform_rows(self.i, self.sight, TokenFacts())
+        how many rows each is taken, 0 for those. Both [metric]."""
+        even_rows = uniform_rows(self.i, self.sight, TokenFacts())
         baseline = np.full(len(self.names), np.nan)
         rows = np.zeros(len(self.names), np.int64)
         for index, metric in enumerate(map(metric_of, self.names)):
@@ -350,7 +357,9 @@ class LengthTally:
                 continue
             # only the rows that count are added up: zeros between them would pair the terms in
             # another order
-            per_row = metric.of(even)  # [1, row], as uniform attention is the same in every head
+            per_row = metric.of(
+                even_rows
+            )  # [1, row], as uniform attention is the same in every head
             used = np.broadcast_to(per_row.used_rows, np.shape(per_row.value))[0]
             if per_row.weight is None:
                 row_weights = np.ones(self.count)
@@ -369,12 +378,15 @@ class LengthTally:
 
     def columns(self, backend: Backend, dtype: str) -> Array:
         """The coefficients of the shared metrics as a matrix [query · key, column]: a column for each
-        of `parts` that has coefficients of weights, which `keyed` marks.
+        of `summed_forms` that has coefficients of weights, which `uses_weights` marks.
 
         backend, dtype: where the weights lie that the matrix is multiplied with, and their type.
         """
         if (backend.name, dtype) not in self._columns:
-            columns = [part.keys.reshape(-1) for part in self.parts() if part.keys is not None]
+            columns = [
+                form.keys.reshape(-1) for form in self.summed_forms() if form.keys is not None
+            ]
+            # NumPy has no bfloat16: narrower types are rounded from float32 by the backend
             kind = np.float64 if dtype == "float64" else np.float32
             if columns:
                 matrix = np.stack(columns, -1, dtype=kind, casting="same_kind")
@@ -383,14 +395,15 @@ class LengthTally:
             self._columns[backend.name, dtype] = backend.cast(backend.array_as_is(matrix), dtype)
         return self._columns[backend.name, dtype]
 
-    def parts(self) -> list[FormSum]:
-        """The summed forms of the shared metrics: of each its value, and its norm if it has one."""
-        parts = []
-        for form in self.by_coefficients.values():
-            parts.append(form.value)
-            if form.norm is not None:
-                parts.append(form.norm)
-        return parts
+    def summed_forms(self) -> list[FormSum]:
+        """The summed forms of the shared metrics: of each metric its value, then its norm if it has
+        one."""
+        forms = []
+        for of_metric in self.by_coefficients.values():
+            forms.append(of_metric.value)
+            if of_metric.norm is not None:
+                forms.append(of_metric.norm)
+        return forms
 
 
 def sight_of(mask: Mask, count: int) -> Sight:
@@ -402,8 +415,9 @@ def sight_of(mask: Mask, count: int) -> Sight:
         return closed_form
     numpy = numpy_backend("float64")
     visibility: Bools = np.asarray(visible(mask, i[:, None], i[None, :], keys=count, backend=numpy))
-    whole = np.broadcast_to(visibility, (*visibility.shape[:-2], count, count))
-    return find_sight(whole, count, 0, count)
+    # a mask that is the same for all queries or all keys gives 1 in place of `count`
+    matrices = np.broadcast_to(visibility, (*visibility.shape[:-2], count, count))
+    return find_sight(matrices, count, 0, count)
 
 
 def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coefficients]:
@@ -415,11 +429,13 @@ def about_coefficients(length: LengthTally, about: TokenFacts) -> dict[int, Coef
     rows = FormRows(length.i, length.sight, about, length.count)
     by_metric = {}
     for index, metric in length.by_text.items():
+        # which tokens are special, as a key; b"" for metrics that need more than that of a text
         if metric.needs == "special" and about.special is not None:
             special_bytes = about.special.tobytes()
         else:
             special_bytes = b""
-        # most texts of a length have special tokens at the same places: then nothing is new
+        # most texts of a length have special tokens at the same positions as the last one had: then
+        # its coefficients are taken
         last_bytes, form = length.of_special.get(index, (b"", None))
         if not special_bytes or last_bytes != special_bytes:
             form = coefficients(metric, rows)
@@ -455,21 +471,26 @@ class TextBatch:
         self._abouts = abouts
         self.text_coefficients = [about_coefficients(length, about) for about in abouts]
 
-        # the metrics of uniform attention, [text, metric]; those that all texts share are there
-        even = length.sight.spread(length.count)
+        # the metrics of uniform attention, [text, metric]: those that all texts share are copied,
+        # the others set below
+        # [query, key], as in every head
+        even_weights = length.sight.spread(length.count)[0]
         self.baseline = np.repeat(length.baseline[None], len(abouts), 0)
         # [metric]: over how many rows each is taken, the same for all texts of one length, so that
         # it does not matter which text sets it last
         self.rows = length.rows.copy()
-        # by the `id` of a form, which most texts have in common, and which all stay alive here
+        # by the `id` of a metric's coefficients, which most texts share: no id is used twice, as
+        # `text_coefficients` keeps all of them alive
         even_values: dict[int, float] = {}
         for text, of_text in enumerate(self.text_coefficients):
             for index, form in of_text.items():
                 if id(form) not in even_values:
-                    norm = form.rows if form.norm is None else _value_of_form(form.norm, even[0])
-                    even_values[id(form)] = (
-                        _value_of_form(form.value, even[0]) / norm if norm > 0 else np.nan
-                    )
+                    if form.norm is None:
+                        norm: float = form.rows
+                    else:
+                        norm = _value_of_form(form.norm, even_weights)
+                    value = _value_of_form(form.value, even_weights)
+                    even_values[id(form)] = value / norm if norm > 0 else np.nan
                 self.baseline[text, index] = even_values[id(form)]
                 self.rows[index] = form.rows
             # metrics that are not linear, by rows
@@ -477,8 +498,9 @@ class TextBatch:
                 even_rows = uniform_rows(length.i, length.sight, abouts[text])
                 per_row = length.by_text[index].of(even_rows)
                 # of one head, as uniform attention is the same in every head
-                value_sums, weight, self.rows[index] = _row_sums(per_row, 1, length.count)
-                self.baseline[text, index] = value_sums[0] / weight[0] if weight[0] > 0 else np.nan
+                values, norms, self.rows[index] = _row_sums(per_row, 1, length.count)
+                self.baseline[text, index] = values[0] / norms[0] if norms[0] > 0 else np.nan
+        # by the backend's name and the type of numbers: what `columns` returned
         self._columns: dict[tuple[str, str], Array] = {}
 
     def columns(self, backend: Backend, dtype: str) -> Array:
@@ -497,10 +519,11 @@ class TextBatch:
                 for place, index in enumerate(self.length.by_text):
                     if index not in of_text:
                         continue
-                    # columns 2 · place and 2 · place + 1: the metric's value and its norm
-                    for column, part in enumerate((of_text[index].value, of_text[index].norm)):
-                        if part is not None and part.keys is not None:
-                            matrix[text, 2 * place + column] = part.keys.reshape(-1)
+                    # columns 2 · place and 2 · place + 1: the metric's value and its norm; 0 for a
+                    # norm that is the number of rows
+                    for column, form in enumerate((of_text[index].value, of_text[index].norm)):
+                        if form is not None and form.keys is not None:
+                            matrix[text, 2 * place + column] = form.keys.reshape(-1)
             self._columns[backend.name, dtype] = backend.transpose(
                 backend.cast(backend.array_as_is(matrix), dtype)
             )
@@ -513,74 +536,100 @@ class TextBatch:
         entropy: [text, head, query] in nats where it is known already, else None.
         """
         length = self.length
-        texts = weights.shape[0]
-        heads = weights.shape[1]
-        count = length.count
-        dtype = backend.dtype_of(weights)
-        flat = weights.reshape((texts, heads, count * count))
-        value = np.zeros((texts, heads, len(length.names)))
+        value = np.zeros((*weights.shape[:2], len(length.names)))
         norm = np.zeros_like(value)
-
-        # metrics whose coefficients all texts share: one product, and the facts beside weights
-        facts = _BatchFacts(backend, weights, entropy)
-        products = _as_float64(backend, backend.matmul(flat, length.columns(backend, dtype)))
-        totals = np.zeros((texts, heads, length.constant.size)) + length.constant
-        totals[..., length.keyed] += products
-        for name, coefficients_of in length.facts.items():
-            totals += facts.of(name) @ coefficients_of
-        column = 0
-        for index, form in length.by_coefficients.items():
-            value[..., index] = totals[..., column]
-            column += 1
-            if form.norm is None:
-                norm[..., index] = form.rows
-            else:
-                norm[..., index] = totals[..., column]
-                column += 1
-
-        # metrics whose coefficients depend on a text's tokens
+        # each fills in the metrics that are its own
+        self._add_shared(backend, weights, entropy, value, norm)
         if length.by_text:
-            products = _as_float64(backend, backend.matmul(flat, self.columns(backend, dtype)))
-            for place, index in enumerate(length.by_text):
-                for text, of_text in enumerate(self.text_coefficients):
-                    if index not in of_text:  # not linear: row by row, as everywhere
-                        if entropy is None:
-                            text_entropy = None
-                        else:
-                            text_entropy = entropy[text]
-                        rows = self._rows(backend, weights[text], self._abouts[text], text_entropy)
-                        value[text, :, index], norm[text, :, index], _ = _row_sums(
-                            length.by_text[index].of(rows), heads, count
-                        )
-                        continue
-                    # no other facts than weights and no constant in a norm: see `_is_product`
-                    form = of_text[index]
-                    value[text, :, index] = form.value.constant + products[text, :, 2 * place]
-                    norm[text, :, index] = (
-                        form.rows if form.norm is None else products[text, :, 2 * place + 1]
-                    )
-
-        # metrics that are not linear and need no tokens: the rows of all texts and heads together
+            self._add_of_tokens(backend, weights, entropy, value, norm)
         if length.by_row:
-            if entropy is None:
-                text_entropy = None
-            else:
-                text_entropy = entropy.reshape((texts * heads, count))
-            rows = self._rows(
-                backend, weights.reshape((texts * heads, count, count)), TokenFacts(), text_entropy
-            )
-            for index, metric in length.by_row.items():
-                value_sums, norm_sums, _ = _row_sums(metric.of(rows), texts * heads, count)
-                value[..., index] = value_sums.reshape((texts, heads))
-                norm[..., index] = norm_sums.reshape((texts, heads))
+            self._add_by_row(backend, weights, entropy, value, norm)
         return Sums(value, norm, self.rows, self.baseline)
+
+    def _add_shared(
+        self, backend: Backend, weights: Array, entropy: Array | None, value: Floats, norm: Floats
+    ) -> None:
+        """Set the sums of the metrics whose coefficients all texts share: one matrix product with
+        the weights, and one with each fact beside them.
+
+        weights, entropy: as of `sums`.
+        value, norm: where the sums are written, [text, head, metric].
+        """
+        length = self.length
+        texts, heads, count, _ = weights.shape
+        columns = length.columns(backend, backend.dtype_of(weights))
+        flat_weights = weights.reshape((texts, heads, count * count))
+        products = _as_float64(backend, backend.matmul(flat_weights, columns))
+
+        # [text, head, form], of the forms that `summed_forms` lists
+        totals = np.zeros((texts, heads, length.constants.size)) + length.constants
+        totals[..., length.uses_weights] += products
+        facts = _BatchFacts(backend, weights, entropy)
+        for name, fact_coefficients in length.fact_coefficients.items():
+            totals += facts.of(name) @ fact_coefficients
+
+        # a metric's value, then its norm if that is a form
+        form = 0
+        for index, of_metric in length.by_coefficients.items():
+            value[..., index] = totals[..., form]
+            form += 1
+            if of_metric.norm is None:
+                norm[..., index] = of_metric.rows
+            else:
+                norm[..., index] = totals[..., form]
+                form += 1
+
+    def _add_of_tokens(
+        self, backend: Backend, weights: Array, entropy: Array | None, value: Floats, norm: Floats
+    ) -> None:
+        """Set the sums of the metrics that depend on a text's tokens: by a matrix product with the
+        text's own coefficients, or row by row in a text where they are not linear.
+
+        The arguments are those of `_add_shared`.
+        """
+        texts, heads, count, _ = weights.shape
+        columns = self.columns(backend, backend.dtype_of(weights))
+        flat_weights = weights.reshape((texts, heads, count * count))
+        products = _as_float64(backend, backend.matmul(flat_weights, columns))
+        for place, (index, metric) in enumerate(self.length.by_text.items()):
+            for text, of_text in enumerate(self.text_coefficients):
+                if index not in of_text:
+                    text_entropy = None if entropy is None else entropy[text]
+                    rows = self._rows(backend, weights[text], self._abouts[text], text_entropy)
+                    row_sums = _row_sums(metric.of(rows), heads, count)
+                    value[text, :, index], norm[text, :, index], _ = row_sums
+                    continue
+                # no other facts than weights and no constant in a norm: see `_is_product`
+                of_metric = of_text[index]
+                value[text, :, index] = of_metric.value.constant + products[text, :, 2 * place]
+                if of_metric.norm is None:
+                    norm[text, :, index] = of_metric.rows
+                else:
+                    norm[text, :, index] = products[text, :, 2 * place + 1]
+
+    def _add_by_row(
+        self, backend: Backend, weights: Array, entropy: Array | None, value: Floats, norm: Floats
+    ) -> None:
+        """Set the sums of the metrics that are not linear and need no tokens: from the rows of all
+        texts' heads together, as if they were heads of one text.
+
+        The arguments are those of `_add_shared`.
+        """
+        texts, heads, count, _ = weights.shape
+        all_weights = weights.reshape((texts * heads, count, count))
+        all_entropy = None if entropy is None else entropy.reshape((texts * heads, count))
+        rows = self._rows(backend, all_weights, TokenFacts(), all_entropy)
+        for index, metric in self.length.by_row.items():
+            value_sums, norm_sums, _ = _row_sums(metric.of(rows), texts * heads, count)
+            value[..., index] = value_sums.reshape((texts, heads))
+            norm[..., index] = norm_sums.reshape((texts, heads))
 
     def _rows(
         self, backend: Backend, weights: Array, about: TokenFacts, entropy: Array | None
     ) -> WeightRows:
-        """The rows of one text's weights [head, query, key] as `WeightRows`.
+        """Rows of weights [head, query, key] as the `WeightRows` that metrics are computed from.
 
-        about: what is known of the text's tokens.
+        about: what is known of the tokens.
         entropy: [head, query] where it is known already, else None.
         """
         if entropy is None:
@@ -648,12 +697,12 @@ def _row_sums(per_row: PerRow, heads: int, count: int) -> tuple[Floats, Floats, 
     return value, norm, int(used_rows[0].sum())
 
 
-def _value_of_form(part: FormSum, even: Floats) -> float:
-    """The number that a summed form has for the weights `even`, [query, key], of uniform attention;
-    the form uses no facts but weights."""
-    if part.keys is None:
-        return part.constant
-    return part.constant + float((part.keys * even).sum())
+def _value_of_form(form: FormSum, even_weights: Floats) -> float:
+    """The number that a summed form has for the weights of uniform attention, [query, key]; the
+    form uses no facts but weights."""
+    if form.keys is None:
+        return form.constant
+    return form.constant + float((form.keys * even_weights).sum())
 
 
 def _as_float64(backend: Backend, array: Array) -> Floats:

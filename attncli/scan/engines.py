@@ -38,9 +38,9 @@ from attncli.scan.report import failures
 from attncli.scan.shard_files import (
     ShardOutcome,
     ShardState,
-    give_up,
     is_done,
     path_of,
+    record_failure,
     remove_file,
     remove_leftovers,
 )
@@ -514,7 +514,7 @@ def run(
         for outcome in engine.run(job, missing_shards):
             if outcome.reason:  # why it failed; "" for a shard that was computed
                 failed_shards.append(outcome)
-                give_up(folder, outcome.shard, outcome.reason, part.name)
+                record_failure(folder, outcome.shard, outcome.reason, part.name)
             else:
                 computed_count += 1
                 remove_file(path_of(folder, outcome.shard, "failed.txt"))

@@ -3,8 +3,11 @@ links to look for.
 
 Rows and links come first, the state last; each goes to a temporary file in the same folder, to the
 disk, and then to its name in one step. A second worker of the same shard writes the same bytes.
-Which links are kept is what a condition says: "from=it to=animal weight>=0.3 head=L5H11". Links to
-keys where heads rest are none of them unless it says "rest=yes".
+Which links are kept is what a condition says: "from=it to=animal weight>=0.3 head=L5H11". Heads rest
+on keys such as the first token: they put weight there whatever the text says. Links to those keys
+are not kept unless the condition says "rest=yes".
+
+Several commands may share a scan's shards; the work of each is a part: `--part 2/3` is named "2-of-3".
 """
 
 from __future__ import annotations
@@ -93,7 +96,8 @@ def parse_condition(text: str) -> Condition:
     every link."""
     values: dict[str, str] = {}
     for piece in text.split():
-        # name=value, or "weight>=" and a number
+        # name=value, or "weight>=" and a number; the groups of the form that matches are its name
+        # and value, those of the other two forms None
         match = re.fullmatch(
             r"(from|to|head)=(.+)|(rest)=(yes|no)|(weight)>=(\d+(?:\.\d+)?)", piece
         )
@@ -161,7 +165,8 @@ def places_of_condition(
     condition: Condition, tokens: Sequence[Token], rest: Bools
 ) -> tuple[Ints, Ints] | None:
     """The positions in a text of the tokens that a condition names, as (queries, keys); all
-    positions where it names none. None where the text lacks one of the two.
+    positions for a token that it does not name. None where the text has no such query or no such
+    key.
 
     Keys where heads rest are left out unless the condition asks for them, by `rest=yes` or, for a
     special token or a separator, by its own text.
@@ -174,7 +179,8 @@ def places_of_condition(
         if condition.target is None:
             keys = keys[~rest[keys]]
         elif has_resting_word(tokens, rest):
-            # heads rest on the first word whatever it is: naming that word does not ask for it
+            # heads rest on the first word whatever it is: a condition that names this word asks for
+            # where it stands elsewhere
             keys = keys[keys > 0]
     if not queries.size or not keys.size:
         return None
@@ -182,8 +188,8 @@ def places_of_condition(
 
 
 def has_first_key(condition: Condition, tokens: Sequence[Token], rest: Bools) -> bool:
-    """Whether a text's first token, where heads rest, is the key that a condition names, with a
-    query behind it.
+    """Whether a text's first token is a word where heads rest and is the key that a condition names,
+    with a query of the condition after it: a link that `places_of_condition` leaves out.
 
     rest: as of `places_of_condition`.
     """
@@ -233,6 +239,7 @@ def check_tokens(text: str, tokenizer: Tokenizer, vocabulary: int) -> None:
         if word is None:
             continue
         pieces = _pieces_of(word, tokenizer)
+        # `_is_piece` goes through the whole vocabulary: only for words that are cut
         if len(pieces) < 2 or _is_piece(word, tokenizer, vocabulary):
             continue
         raise UsageError(
@@ -258,7 +265,9 @@ def _pieces_of(word: str, tokenizer: Tokenizer) -> list[str]:
                 tokens = tokenizer.encode(before + spelling)
             except AttnError:
                 return []
+            # without tokens such as "[CLS]" that the tokenizer puts around every text
             texts = (condition_text(token.text) for token in tokens if not token.added)
+            # a blank alone has no text left
             cuts.append([piece for piece in texts if piece])
     return min(cuts, key=len)
 
@@ -278,7 +287,7 @@ def matching_links(
     backend: Backend,
     weights: Array,
     layer: int,
-    where: Sequence[tuple[Ints, Ints] | None],
+    places: Sequence[tuple[Ints, Ints] | None],
     *,
     first: int,
     first_head: int,
@@ -286,7 +295,8 @@ def matching_links(
     """The links in a block of a layer's weights that meet the condition.
 
     weights: [text, head, row, key], from query `first` and head `first_head` on.
-    where: of each text what `places_of_condition` returned.
+    places: of each text the (queries, keys) of the condition's tokens, from `places_of_condition`;
+        None where it has none.
     """
     heads = list(range(first_head, first_head + weights.shape[1]))
     if condition.heads:
@@ -294,17 +304,18 @@ def matching_links(
             head for head_layer, head in condition.heads if head_layer == layer and head in heads
         ]
     matched_links = []
-    for text, place in enumerate(where):
-        if place is None or not heads:
+    for text, queries_and_keys in enumerate(places):
+        if queries_and_keys is None or not heads:
             continue
         head_indices = [head - first_head for head in heads]
         head_weights = np.asarray(backend.numpy(weights[text]), np.float64)[head_indices]
-        all_queries, keys = place
+        all_queries, keys = queries_and_keys
         is_in_block = (all_queries >= first) & (all_queries < first + head_weights.shape[1])
         queries = all_queries[is_in_block]
 
         # [head, query, key] of the named heads and tokens alone
         candidates = head_weights[:, queries - first][:, :, keys]
+        # a hidden key has weight 0, which `least` may be
         is_match = (candidates >= condition.least) & (candidates > 0)
         for head, query, key in np.argwhere(is_match).tolist():
             link = MatchedLink(
@@ -321,6 +332,7 @@ def matching_links(
 
 FOLDER = "shards"
 PER_FOLDER = 1000
+"""Shards in a subfolder, so that no folder has too many files to list."""
 LARGEST = 4 * 2**30
 """Bytes of a state's arrays, at most."""
 REASON = 4096
@@ -328,8 +340,9 @@ REASON = 4096
 LONGEST_HOST = 40
 """Characters of a machine's name in a file's name, which may have 255 in all."""
 PLANNING = "plan"
-"""What temporary files of a scan as a whole are called by, as those of a part are by the part."""
-# such as ".000012.state.1-of-1.myhost.4321.tmp"
+"""Stands where a part's name, such as "2-of-3", stands in names of temporary files: for files of the
+whole scan, which belong to no part."""
+# the names that `synced_writer` gives, such as ".000012.state.1-of-1.myhost.4321.tmp"
 _TEMPORARY = re.compile(r"\.[\w-]+\.[a-z]+\..+\.tmp")
 
 
@@ -370,7 +383,8 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
     """Context that gives a stream; its content replaces the file `path`, synced to the disk, when
     the block ends without an exception. Raises AttnError where it cannot be written.
 
-    part: which part of the scan writes; it stands in the temporary file's name.
+    part: name of the part of the scan that writes, which stands in the temporary file's name so
+        that parts do not write to one file.
     """
     # "000012.state.npz" is first written as ".000012.state.1-of-1.myhost.4321.tmp"
     name, kind = path.name.split(".")[:2]
@@ -381,10 +395,11 @@ def synced_writer(path: Path, part: str) -> Iterator[BinaryIO]:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
+            # the content is on the disk before the file has its name
             os.replace(beside, path)  # noqa: PTH105 - beside the other calls on handles
             sync_folder(path.parent)
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # it has its final name already
             beside.unlink()
 
 
@@ -398,8 +413,10 @@ def temporary_name(part: str) -> str:
 def remove_leftovers(folder: Path, part: str) -> None:
     """Remove the temporary files that ended processes of this part, or of planning, left behind on
     this machine; those of processes that still run stay.
+
+    part: the part's name, such as "2-of-3".
     """
-    # part and machine, without the process id
+    # such as "2-of-3.myhost" and "plan.myhost": part and machine, without the process id
     prefixes = [temporary_name(name).rpartition(".")[0] for name in (part, PLANNING)]
     # of shards, of the plan, and of the copies of corpus files
     for path in (
@@ -428,8 +445,11 @@ def _is_running(process: int) -> bool:
     return True
 
 
-def save(folder: Path, shard: int, state: ShardState, part: str) -> None:
-    """Write a shard's state to the folder, whole or not at all."""
+def save_state(folder: Path, shard: int, state: ShardState, part: str) -> None:
+    """Write a shard's state to the folder, whole or not at all.
+
+    part: name of the part of the scan that writes, such as "2-of-3".
+    """
     facts = {"facts": json.dumps(state.facts, ensure_ascii=False, sort_keys=True)}
     with synced_writer(path_of(folder, shard, "state.npz"), part) as stream:
         write_npz(stream, state.arrays, facts, deflate=True)
@@ -441,18 +461,22 @@ def remove_file(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def give_up(folder: Path, shard: int, reason: str, part: str) -> None:
-    """Record in the folder that a shard has failed, for other parts of the scan and later runs;
-    ignored where that cannot be written."""
+def record_failure(folder: Path, shard: int, reason: str, part: str) -> None:
+    """Record in the folder why a shard has failed, for other parts of the scan and later runs.
+
+    part: name of the part of the scan that writes, such as "2-of-3".
+    """
+    # where it cannot be written, later runs compute the shard again, as they would anyway
     with suppress(AttnError), synced_writer(path_of(folder, shard, "failed.txt"), part) as stream:
         stream.write(reason.encode("utf-8", "replace"))
 
 
 def failure_reasons(folder: Path) -> dict[int, str]:
-    """By a shard's number, why it failed, for each shard that some part of the scan gave up and
+    """By a shard's number, why it failed, for each shard that failed in some part of the scan and
     that is still not done."""
     reasons = {}
     for path in filter(is_file, (folder / FOLDER).glob("*/*.failed.txt")):
+        # the shard's, of "000012.failed.txt"; other names are not ours
         number = path.name.partition(".")[0]
         if number.isascii() and number.isdecimal() and not is_done(folder, int(number)):
             with suppress(AttnError, OSError):  # it was finished, and the file removed, just now
@@ -462,7 +486,7 @@ def failure_reasons(folder: Path) -> dict[int, str]:
     return reasons
 
 
-def load(folder: Path, shard: int) -> ShardState:
+def load_state(folder: Path, shard: int) -> ShardState:
     """Read a finished shard's state. Raises InputError for a file that is damaged."""
     path = path_of(folder, shard, "state.npz")
     stream, _ = open_regular(path, what=message("a shard"), limit=LARGEST_FILE)
@@ -518,7 +542,8 @@ class TextPlace(Struct, frozen=True):
 KEY_COLUMNS = ("text", "file", "line", "layer", "head", "tokens", "rows")
 """What a row is about, before the numbers."""
 GROUP = 2**20
-"""Rows of a row group, at least: what is held of a shard's rows before they are written."""
+"""Rows of a row group (which Parquet files are written in), at least: so many are held in memory
+before they are written."""
 
 
 class RowTable:
@@ -536,8 +561,9 @@ class RowTable:
         self._heads = np.array(heads, np.int32).reshape((-1, 2))
         self._columns = tuple(columns)
         self._write = write
-        self._parts: list[dict[str, Any]] = []
-        self._row_count = 0
+        # of each batch added since the last row group: its columns by name
+        self._batches: list[dict[str, Any]] = []
+        self._row_count = 0  # in all of them
 
     def add(self, places: Sequence[TextPlace], tokens: int, values: Floats, rows: Ints) -> None:
         """Add a batch of texts of `tokens` tokens each.
@@ -550,7 +576,7 @@ class RowTable:
         heads = len(self._heads)
         # a row for each text and head; metrics may leave out rows, so that a head's number of rows is
         # the largest of any metric
-        part: dict[str, Any] = {
+        table: dict[str, Any] = {
             "text": np.repeat(np.array([place.text for place in places], np.uint64), heads),
             "file": np.repeat(np.array([place.file for place in places], np.int32), heads),
             "line": np.repeat(np.array([place.line for place in places], np.int64), heads),
@@ -559,30 +585,27 @@ class RowTable:
             "tokens": np.full(texts * heads, tokens, np.int32),
             "rows": np.tile(rows.max(0).astype(np.int32), texts),
         }
-        part |= {
+        table |= {
             name: values[:, column].reshape(-1).astype(np.float32)
             for column, name in enumerate(self._columns)
         }
-        self._parts.append(part)
+        self._batches.append(table)
         self._row_count += texts * heads
         if self._row_count >= GROUP:
             self.flush()
 
     def flush(self) -> None:
         """Write the buffered rows as a row group."""
-        if self._parts:
-            arrow = import_pyarrow()
-            columns = {
-                name: np.concatenate([values[name] for values in self._parts])
-                for name in self._parts[0]
-            }
-            self._parts = []
-            self._row_count = 0
-            # with from_pandas, NaN becomes null
-            arrays = {
-                name: arrow.array(values, from_pandas=True) for name, values in columns.items()
-            }
-            self._write(arrow.table(arrays))
+        if not self._batches:
+            return
+        arrow = import_pyarrow()
+        arrays = {}
+        for name in self._batches[0]:
+            values = np.concatenate([table[name] for table in self._batches])
+            arrays[name] = arrow.array(values, from_pandas=True)  # which makes NaN null
+        self._batches = []
+        self._row_count = 0
+        self._write(arrow.table(arrays))
 
 
 @contextmanager
@@ -592,12 +615,12 @@ def row_writer(
     """Context that gives a `RowTable` for a shard's rows.parquet, which is there when the block
     ends without an exception.
 
-    part: which part of the scan writes.
+    part: name of the part of the scan that writes, such as "2-of-3".
     heads: (layer, head) of each.
     columns: names of the metrics.
     """
     arrow = import_pyarrow()
-    # the types of `KEY_COLUMNS`, then of the metrics
+    # the types of `KEY_COLUMNS` (text, file, line, then four), and of the metrics
     kinds = [
         arrow.uint64(),
         arrow.int32(),
@@ -606,6 +629,8 @@ def row_writer(
         *[arrow.float32()] * len(columns),
     ]
     schema = arrow.schema(list(zip((*KEY_COLUMNS, *columns), kinds, strict=True)))
+    # of Parquet's encodings: a dictionary is small where few values come again and again, and
+    # floats, which hardly do, compress better with their bytes split into streams
     settings = {
         "compression": "zstd",
         "use_dictionary": list(KEY_COLUMNS),
@@ -665,25 +690,28 @@ class LinkTable:
     ) -> None:
         """Add the links of a batch that meet a condition.
 
-        condition: its number.
+        condition: its index among the scan's conditions.
+        additions: the links.
         places: what identifies each text of the batch.
         token_text: returns the text of a token, for the index of a text in the batch and a
             position.
         """
         for link in additions:
             place = places[link.text]
-            texts = token_text(link.text, link.query), token_text(link.text, link.key)
-            link_place = (link.layer, link.head, link.query, link.key)
+            token_texts = token_text(link.text, link.query), token_text(link.text, link.key)
+            indices = (link.layer, link.head, link.query, link.key)
             # in the order of `LINK_FIELDS`
             self._rows.append(
-                (condition, place.text, place.file, place.line, *link_place, *texts, link.weight)
+                (condition, place.text, place.file, place.line, *indices, *token_texts, link.weight)
             )
 
     def save(self, folder: Path, shard: int, part: str) -> int:
         """Write the shard's links in the order of condition, file and line; returns how many there
         are.
+
+        part: name of the part of the scan that writes, such as "2-of-3".
         """
-        # by all fields but the hash of the text, which is the second
+        # by all fields but the text's hash, the second, which has no order: file and line follow it
         sorted_rows = sorted(self._rows, key=lambda row: (row[0], *row[2:]))
         # lines of JSON where pyarrow, which writes Parquet, is not installed
         if find_spec("pyarrow") is None:
@@ -693,8 +721,9 @@ class LinkTable:
                     stream.write(json.dumps(line).encode() + b"\n")
             return len(sorted_rows)
         arrow = import_pyarrow()
-        # by column; where there is no link, every column is empty
-        columns = list(zip(*sorted_rows, strict=True)) or [()] * len(LINK_FIELDS)
+        columns = list(zip(*sorted_rows, strict=True))
+        if not sorted_rows:  # of no rows, zip gives no columns
+            columns = [()] * len(LINK_FIELDS)
         schema = link_schema()
         arrays = [
             arrow.array(list(column), kind)

@@ -24,7 +24,7 @@ from attncli.scan.frequent_links import COUNTED, KEPT, TotalLinks, links_are_who
 from attncli.scan.intake import REPLICATES, replicate_counts
 from attncli.scan.plan import EFFECT, LABEL_COLUMNS, ScanPlan
 from attncli.scan.rule_rows import RuleTables, rule_shapes
-from attncli.scan.shard_files import ShardState, is_done, load, path_of
+from attncli.scan.shard_files import ShardState, is_done, load_state, path_of
 from attncli.scan.statistics import (
     UNIT,
     Scale,
@@ -558,7 +558,7 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
     """Read the state of a finished shard and check it against the plan: the sizes of its arrays,
     the types of its facts, and that each example has a text. Raises InputError naming what does not
     fit."""
-    state = load(folder, shard)
+    state = load_state(folder, shard)
     where = str(path_of(folder, shard, "state.npz"))
     try:
         facts = convert(state.facts, ShardFacts)

@@ -91,7 +91,7 @@ from attncli.scan.shard_files import (
     TextPlace,
     parse_heads,
     row_writer,
-    save,
+    save_state,
 )
 from attncli.scan.statistics import to_fixed
 from attncli.scan.text_sample import DRAWN, TextSample
@@ -659,7 +659,7 @@ class Worker:
             state, links = self.compute(number, progress, rows, on_work)
         if links is not None:
             links.save(self.folder, number, self.part)
-        save(self.folder, number, state, self.part)
+        save_state(self.folder, number, state, self.part)
         counts: Mapping[str, int] = state.facts["counts"]
         return counts
 

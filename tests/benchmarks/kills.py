@@ -25,7 +25,7 @@ import attncli
 from attncli.errors import AttnError
 from attncli.scan import plan
 from attncli.scan.engines import LocalWorkers, run
-from attncli.scan.shard_files import is_done, load
+from attncli.scan.shard_files import is_done, load_state
 from attncli.scan.totals import total
 
 SHARDS, TEXTS, SEED = 24, 32, 16
@@ -139,7 +139,7 @@ class Trial:
         for shard in committed(self.folder):
             self.looked += 1
             try:
-                load(self.folder, shard)
+                load_state(self.folder, shard)
             except AttnError:
                 self.unreadable += 1
         old = [path for path in self.folder.rglob("*.tmp") if path.stat().st_mtime < begun - 1]

@@ -23,7 +23,7 @@ from attncli.scan.command import _Counter
 from attncli.scan.engines import Job
 from attncli.scan.intake import ShardSizes
 from attncli.scan.plan import read_plan
-from attncli.scan.shard_files import ShardOutcome, ShardState, load, save
+from attncli.scan.shard_files import ShardOutcome, ShardState, load_state, save_state
 
 LINES = "w1 w2 w3 w1 w2\nw4 w5 w6 , w7 w4\n\nw8 w9 w1 w2 .\nw3 w3 w4 w1 w0 w2\n"
 
@@ -337,10 +337,10 @@ def test_a_part_tells_of_its_failed_shards_and_the_last_one_of_all(folder, tmp_p
 
 def spoiled_state(folder: Path, change: Callable[[dict, dict], object]) -> None:
     """Change the arrays and the facts of the first shard."""
-    state = load(folder, 0)
+    state = load_state(folder, 0)
     arrays, facts = dict(state.arrays), dict(state.facts)
     change(arrays, facts)
-    save(folder, 0, ShardState(arrays, facts), "test")
+    save_state(folder, 0, ShardState(arrays, facts), "test")
 
 
 def spoiled_plan(folder: Path, change: Callable[[dict], object]) -> None:

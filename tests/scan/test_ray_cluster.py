@@ -25,7 +25,7 @@ from attncli.errors import AttnError, UnsupportedError
 from attncli.extras import install_command
 from attncli.inputs.token import ignore
 from attncli.scan.engines import Job, RayCluster, run
-from attncli.scan.shard_files import is_done, load
+from attncli.scan.shard_files import is_done, load_state
 from attncli.scan.totals import total
 
 SHARDS = 12
@@ -144,7 +144,7 @@ def test_a_killed_worker_driver_and_node_change_no_digest(encoder, corpus, tmp_p
     assert done() < SHARDS
     for shard in range(SHARDS):
         if is_done(folder, shard):
-            load(folder, shard)
+            load_state(folder, shard)
 
     (tmp_path / "on").touch()
     said = tmp_path / "said"

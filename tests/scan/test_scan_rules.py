@@ -35,7 +35,7 @@ from attncli.scan.rule_rows import (
     part_of,
     rows_under,
 )
-from attncli.scan.shard_files import load, save
+from attncli.scan.shard_files import load_state, save_state
 from attncli.scan.statistics import UNIT
 
 OWN_RULES = """
@@ -136,7 +136,7 @@ def test_rows_are_bounded_whatever_the_corpus(
     monkeypatch.setattr(rule_rows, "PAIRS", 200)
     told = scanned(decoder, corpus, tmp_path / "out")
     pairs = [
-        load(tmp_path / "out", shard).arrays[f"rule_table_{half}"].shape[1]
+        load_state(tmp_path / "out", shard).arrays[f"rule_table_{half}"].shape[1]
         for shard in range(10)
         for half in (0, 1)
     ]
@@ -218,9 +218,9 @@ def test_options_that_do_not_go_together_are_refused(decoder: Path, corpus: Path
 @pytest.mark.thorough
 def test_a_damaged_table_is_computed_again(decoder: Path, corpus: Path, tmp_path: Path) -> None:
     told = scanned(decoder, corpus, tmp_path / "out")
-    state = load(tmp_path / "out", 3)
+    state = load_state(tmp_path / "out", 3)
     arrays = {**state.arrays, "rule_table_0": state.arrays["rule_table_0"][:-1]}
-    save(tmp_path / "out", 3, replace(state, arrays=arrays), "1")
+    save_state(tmp_path / "out", 3, replace(state, arrays=arrays), "1")
     again = scanned(decoder, corpus, tmp_path / "out")
     assert again.digest == told.digest
     assert [head.overlap for head in again.rules.heads] == [

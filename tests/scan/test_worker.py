@@ -27,7 +27,7 @@ from attncli.measure.rest import rest_keys
 from attncli.measure.row_facts import token_facts
 from attncli.scan import plan, report
 from attncli.scan.intake import text_hash
-from attncli.scan.shard_files import load
+from attncli.scan.shard_files import load_state
 from attncli.scan.totals import METRIC_LABELS, bins_of, total
 from attncli.scan.worker import LONGEST, MARGIN, TYPICAL, Worker, tokenize_beginning, truncate
 
@@ -410,7 +410,7 @@ def test_states_are_the_same_bytes(encoder, corpus, tmp_path):
     before = path.read_bytes()
     worker.shard(0)
     assert path.read_bytes() == before
-    assert load(tmp_path / "out", 0).facts["counts"]["texts"] == 60
+    assert load_state(tmp_path / "out", 0).facts["counts"]["texts"] == 60
     assert not list((tmp_path / "out").rglob("*.tmp"))
 
 
