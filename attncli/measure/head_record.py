@@ -48,6 +48,7 @@ def to_fixed_point(values: Floats, steps: int = STEPS) -> FixedPoint:
     greatest number of each dimension."""
     low = values.min(0)
     step = ((values.max(0) - low) / steps).astype(np.float32)
+    # a dimension in which all numbers are equal has step 0 and codes 0
     codes = np.rint((values - low) / np.where(step > 0, step, 1))
     return FixedPoint(np.clip(codes, 0, steps).astype(np.uint16), low, step)
 
@@ -127,6 +128,7 @@ def decode_weights(recipe: QueryKeyRecipe, rows: Ints, visibility: Bools | None)
         keys = scores.shape[-1]
         scores = scores + recipe.bias[np.arange(keys) - rows[:, None] + queries - 1]
     lse = recipe.lse[rows][:, None]
+    # −inf: a row that sees nothing; hidden pairs may overflow, and are set to 0 below
     with np.errstate(invalid="ignore", over="ignore"):
         weights = np.where(np.isneginf(lse), np.float32(0), np.exp(scores - lse))
     if visibility is None:
@@ -151,9 +153,12 @@ class GatheredRows:
     the weights of a sample of rows.
 
     heads, queries, keys: how many.
-    whole: whether all weights are kept, [head, query, key]. `bias` is [head, queries + keys − 1],
-        NaN at distances that no row saw; `straight` is False where it depends on more than the
-        distance.
+    weights: all weights, [head, query, key], where they are kept.
+    sampled: the numbers of the sampled rows, evenly spread; `sample`: their weights, [head, sampled
+        row, key].
+    bias: what is added to scores by distance, [head, queries + keys − 1], NaN at distances that no
+        row saw; None while it is 0 everywhere.
+    straight: False where a bias depends on more than the distance.
     """
 
     def __init__(self, heads: int, queries: int, keys: int, *, whole: bool) -> None:
@@ -172,7 +177,7 @@ class GatheredRows:
         )
         self.sample: Floats = np.zeros((heads, len(self.sampled), keys), np.float32)
         self.bias: Floats | None = None
-        self.straight = True  # whether each distance has one bias; see `_keep_bias`
+        self.straight = True
         # visible keys as bits: those given for all heads at once, and those given head by head
         self._common_bits: Bits | None = None
         self._bits_by_head: dict[int, Bits] = {}
@@ -191,8 +196,7 @@ class GatheredRows:
         """Add rows start, start + 1, … of heads first, first + 1, … over the keys from `low` on;
         keys outside these are hidden from the rows.
 
-        weights: [head, row, key] of the heads first, first + 1, …, all of them for the same rows
-            before the next rows.
+        weights: [head, row, key].
         lse: [head, row].
         visibility: booleans that broadcast to the weights, None where nothing is hidden; without a
             head axis they hold for all heads.
@@ -205,7 +209,7 @@ class GatheredRows:
         if self.weights is not None:
             self.weights[heads, rows, low:high] = weights
 
-        # of the sampled rows those in this block
+        # the sampled rows that are in this block, by index in the sample
         inside = np.flatnonzero((self.sampled >= rows.start) & (self.sampled < rows.stop))
         for place, head in enumerate(range(*heads.indices(self.heads))):
             self.sample[head, inside, low:high] = weights[place, self.sampled[inside] - start]
@@ -224,13 +228,15 @@ class GatheredRows:
         """
         row_visibility = np.zeros((rows.stop - rows.start, self.keys), bool)
         if visibility is None or visibility.ndim < 3:
-            if heads.start == 0:  # once for all heads
+            # it holds for all heads: taken from the first heads of these rows, as others repeat it
+            if heads.start == 0:
                 row_visibility[:, low:high] = True if visibility is None else visibility
                 if self._common_bits is None:
                     self._common_bits = self._all_visible()
                 self._common_bits[rows] = np.packbits(row_visibility, axis=-1)
             return
         for place, head in enumerate(range(*heads.indices(self.heads))):
+            # a head axis of 1 stands for all of these heads
             row_visibility[:, low:high] = visibility[place if len(visibility) > 1 else 0]
             if head not in self._bits_by_head:
                 self._bits_by_head[head] = self._all_visible()
@@ -263,15 +269,16 @@ class GatheredRows:
         # the index of each pair's distance, [row, key]: j − i + queries − 1, which is 0 or more
         i = start + np.arange(bias.shape[1])
         j = low + np.arange(bias.shape[2])
-        place = j - i[:, None] + self.queries - 1
-        for head, table in enumerate(self.bias[first : first + len(bias)]):
-            distance = place[is_known[head]]
+        distance_index = j - i[:, None] + self.queries - 1
+        for head, head_bias in enumerate(self.bias[first : first + len(bias)]):
+            # of the pairs whose bias is known, one after another
+            distance = distance_index[is_known[head]]
             values = bias[head][is_known[head]]
-            fresh = np.isnan(table[distance])
-            table[distance[fresh]] = values[fresh]
-            self.straight = (
-                self.straight and not (np.abs(values - table[distance]) > STRAIGHT).any()
-            )
+            # a distance takes the first value that comes (NaN until then); others must equal it
+            is_new = np.isnan(head_bias[distance])
+            head_bias[distance[is_new]] = values[is_new]
+            if (np.abs(values - head_bias[distance]) > STRAIGHT).any():
+                self.straight = False
 
     def visibility_bits(self, head: int) -> Bits | None:
         """A head's visible keys as bits [query, ⌈key/8⌉], the first key the highest bit; None where
@@ -294,8 +301,8 @@ LINKS = 10
 WORST = 5e-4
 """The largest difference between a weight made again and the true one that is let pass."""
 COARSE, GOOD = (8191, 16383, 32767), 2e-4
-"""Fewer steps of queries and keys, which are taken where they bring no larger difference than this.
-"""
+"""Fewer steps of queries and keys (of 13, 14 and 15 bits), which are taken where they bring no larger
+difference than this."""
 MOST_WEIGHTS = 1 << 24
 """Weights of a layer that are held until its end, in case q·k does not give them closely enough."""
 SMALL = 1 << 14
@@ -464,7 +471,8 @@ class LayerRecords:
         arithmetic: the layer's queries and keys; None where q·kᵀ does not give the scores.
         """
         results = self._tally.result()
-        rows = self.rows(high=0)  # made when the first rows came, whatever the number
+        # the collector made when the first rows came: `high` counts in the first call alone
+        rows = self.rows(high=0)
         links = self._links.sorted_links()
 
         for place, head in enumerate(self.head_numbers):
@@ -504,10 +512,12 @@ class LayerRecords:
         if arithmetic is None or arithmetic.v is None:
             return None, 0, 0
         # heads in a row share a value head
-        group = head * len(arithmetic.v) // len(arithmetic.q)
+        group = head * len(arithmetic.v) // len(arithmetic.q)  # value heads, query heads
         v = arithmetic.v[group]
         width = v.shape[-1]
-        keys = self.rows(high=0).keys  # learned ones included, which have no values
+        # learned keys included, which have no values; the collector is there, so that `high` does
+        # not count
+        keys = self.rows(high=0).keys
         if len(v) != keys or not np.isfinite(v).all():
             return None, group, width
         if group not in self._value_matrices:
@@ -529,7 +539,8 @@ class LayerRecords:
         Returns: the recipe; the queries and keys, None where q·kᵀ does not give the scores; the
         largest error of weights computed from the recipe over the sampled rows.
         """
-        rows = self.rows(high=0)  # made when the first rows came, whatever the number
+        # the collector made when the first rows came: `high` counts in the first call alone
+        rows = self.rows(high=0)
         if rows.weights is None:
             weights = None
         else:
@@ -540,7 +551,9 @@ class LayerRecords:
             is_short = weights is not None and max(weights.shape) <= arithmetic.q.shape[-1]
             products, error = self._smallest_products(place, arithmetic, is_short=is_short)
             if products is not None:
-                if weights is not None and is_short:
+                if (
+                    weights is not None and is_short
+                ):  # short texts have weights, which mypy cannot see
                     return Exact(weights), products, 0.0
                 return products, products, error
 
@@ -570,8 +583,9 @@ class LayerRecords:
             coarse: tuple[int, ...] = ()
         else:
             coarse = COARSE
-        # None: as floats
-        for steps in (None,) if self._exact else (*coarse, STEPS, None):
+        # the smallest first; None for floats
+        choices = (None,) if self._exact else (*coarse, STEPS, None)
+        for steps in choices:
             products = self._products(place, arithmetic, steps)
             if products is None:
                 continue
@@ -595,6 +609,7 @@ class LayerRecords:
         k = arithmetic.k[group]
         if not (np.isfinite(q).all() and np.isfinite(k).all()):
             return None
+        # by key head: heads that share one share its codes
         if (group, steps) not in self._key_matrices:
             self._key_matrices[group, steps] = k if steps is None else to_fixed_point(k, steps)
         # the collector of all rows, which is there by now: `high` counts in the first call alone

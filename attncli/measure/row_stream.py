@@ -65,22 +65,25 @@ class TopLinks:
         """Add rows of heads first_head, first_head + 1, …"""
         heads, count, keys = rows.weights.shape
         if self._leave_out is None:
-            row_counts = np.ones(count, bool)
+            has_links = np.ones(count, bool)
         else:
-            row_counts = ~self._leave_out.queries[rows.i]
-        step = max(AT_ONCE // max(keys, 1), 1)
+            has_links = ~self._leave_out.queries[rows.i]
+        step = max(AT_ONCE // max(keys, 1), 1)  # rows of a portion
         for place in range(heads):
             head = first_head + place
 
-            # rows whose peak beats the last link kept, in portions of `step` rows
-            peak = np.where(row_counts, rows.peak[place], 0.0)
-            beating = np.flatnonzero(peak > self._least_kept(head))
-            for begin in dict.fromkeys((beating // step * step).tolist()):
+            # only rows whose peak beats the last link kept can have a link to keep; a left-out
+            # query has none
+            peak = np.where(has_links, rows.peak[place], 0.0)
+            candidates = np.flatnonzero(peak > self._least_kept(head))
+            # the first row of each portion that has a candidate, each once, ascending
+            portion_starts = dict.fromkeys((candidates // step * step).tolist())
+            for begin in portion_starts:
                 # compared again: the links of the portions before may have raised the bar
-                beat = np.flatnonzero(peak[begin : begin + step] > self._least_kept(head))
-                if beat.size:
+                stronger = np.flatnonzero(peak[begin : begin + step] > self._least_kept(head))
+                if stronger.size:
                     weights = rows.numpy(rows.weights[place, begin : begin + step])
-                    self._add_rows(head, rows, weights[beat], begin + beat)
+                    self._add_rows(head, rows, weights[stronger], begin + stronger)
 
     def _least_kept(self, head: int) -> float:
         """The weight that a new link of this head must exceed to be kept."""
@@ -90,20 +93,18 @@ class TopLinks:
             return -negative_weight
         return 0.0
 
-    def _add_rows(self, head: int, rows: WeightRows, weights: Floats, which: Ints) -> None:
+    def _add_rows(self, head: int, rows: WeightRows, weights: Floats, row_indices: Ints) -> None:
         """Add the links of some of one head's rows, without left-out pairs.
 
         rows: the block that they are of; its first key is `rows.low`.
         weights: those of these rows alone, [row, key].
-        which: the rows' indices in the block.
+        row_indices: the rows' indices in the block.
         """
-        queries = rows.i[which]
+        queries = rows.i[row_indices]
         if self._leave_out is not None:
-            weights = np.where(
-                self._leave_out.rows(queries)[:, rows.low : rows.low + weights.shape[1]],
-                0.0,
-                weights,
-            )
+            high = rows.low + weights.shape[1]
+            is_left_out = self._leave_out.rows(queries)[:, rows.low : high]
+            weights = np.where(is_left_out, 0.0, weights)
         self._keep_strongest(head, queries, weights, weights.max(-1), rows.low)
 
     def add_whole(self, head: int, weights: Floats, i: Ints, counting: Floats | None) -> None:
@@ -117,6 +118,7 @@ class TopLinks:
             counted_weights = weights
         else:
             counted_weights = weights * counting
+        # a row with a NaN has a peak of NaN; weights without any are not copied
         peak = counted_weights.max(-1)
         if np.isnan(peak).any():
             counted_weights = np.nan_to_num(counted_weights)
@@ -126,24 +128,26 @@ class TopLinks:
     def _keep_strongest(
         self, head: int, queries: Ints, weights: Floats, peak: Floats, low: int
     ) -> None:
-        """Keep the strongest links of one head's rows of weights, [row, key].
+        """Keep the strongest `top` of the links kept so far and those of one head's rows of weights,
+        [row, key].
 
         queries: the rows' positions.
         peak: each row's largest weight.
         low: the first key.
         """
+        # each row's peak is the weight of a link, so that the `top` largest peaks alone are `top`
+        # links: a weight below the smallest of these is not among the strongest
         least = self._least_of_top(peak)
         least_kept = self._least_kept(head)
-        # a row's largest weight is a link: as many rows as there are links to keep give a bound
-        # that most weights miss
-        which = np.flatnonzero((peak >= least) & (peak > least_kept))
-        weights = weights[which]
-        queries = queries[which]
+        strong_rows = np.flatnonzero((peak >= least) & (peak > least_kept))
+        weights = weights[strong_rows]
+        queries = queries[strong_rows]
         row, key = np.nonzero((weights >= least) & (weights > least_kept))
         values = weights[row, key]
         if values.size > self.top:
             # only those that may be among the strongest are sorted
             candidates = np.flatnonzero(values >= self._least_of_top(values))
+            # stable: of equal weights the first stay first, by query and then by key
             order = np.argsort(-values[candidates], kind="stable")
             strongest = candidates[order[: self.top]]
             row = row[strongest]
@@ -220,12 +224,13 @@ class LinkCollector:
         """
         self.top = top
         self._keys = len(tokens)
-        out = exclusion(leave_out, tokens, queries=queries)
-        if query is None:
-            self._out = out
-        else:
-            # of the chosen query, links are wanted also where it is a special or unknown token
-            self._out = replace(out, queries=np.arange(out.queries.size) != query)
+        excluded_pairs = exclusion(leave_out, tokens, queries=queries)
+        if query is not None:
+            # all other queries are left out; the chosen one is not, even if its token is special
+            other_queries = np.arange(excluded_pairs.queries.size) != query
+            excluded_pairs = replace(excluded_pairs, queries=other_queries)
+        self._exclusion = excluded_pairs
+        # of each layer added: its number, its heads and the collector of their links
         self._layers: list[tuple[int, Sequence[int], TopLinks]] = []
         # the mask last made by `_counted_pairs`, behind the queries and the type it is for
         self._last: tuple[tuple[int, int, np.dtype[Any]], Floats] | None = None
@@ -234,8 +239,8 @@ class LinkCollector:
         """A new `TopLinks` for the rows of one layer's heads, whose links count among those of this
         collector.
         """
-        counts_every_pair = not self._out.names and not self._out.queries.any()
-        collector = TopLinks(len(heads), self.top, None if counts_every_pair else self._out)
+        leave_out = None if self._counts_every_pair() else self._exclusion
+        collector = TopLinks(len(heads), self.top, leave_out)
         self._layers.append((layer, heads, collector))
         return collector
 
@@ -251,6 +256,7 @@ class LinkCollector:
         count = 0  # rows, as many for each head
         if len(heads):
             count = len(weights[0])
+        # some rows of all heads at a time, which share the mask of these rows
         for _, row in portions(1, count, self._keys):
             queries = slice(first + row.start, first + row.stop)
             i = np.arange(queries.start, queries.stop)
@@ -258,18 +264,22 @@ class LinkCollector:
                 rows = matrix[row, : self._keys]
                 collector.add_whole(head, rows, i, self._counted_pairs(queries, rows.dtype))
 
+    def _counts_every_pair(self) -> bool:
+        """Whether no pair and no query is left out."""
+        return not self._exclusion.names and not self._exclusion.queries.any()
+
     def _counted_pairs(self, row: slice, dtype: np.dtype[Any]) -> Floats | None:
         """A mask [query, key] of this type, 1 for pairs that count and 0 for left-out ones; None
         where all count.
 
         row: the queries.
         """
-        if not self._out.names and not self._out.queries.any():
+        if self._counts_every_pair():
             return None
         # every head of every layer asks for the same mask: the last one is kept
         request = (row.start, row.stop, dtype)
         if self._last is None or self._last[0] != request:
-            left_out = self._out.rows(np.arange(row.start, row.stop))
+            left_out = self._exclusion.rows(np.arange(row.start, row.stop))
             self._last = (request, (~left_out).astype(dtype))
         return self._last[1]
 
@@ -288,7 +298,7 @@ class LinkCollector:
         for layer, heads, collector in self._layers:
             for head, links in zip(heads, collector.sorted_links(), strict=True):
                 for query, key, weight in links:
-                    # sorts by falling weight, then by layer, head, query and key
+                    # tuples that sort by falling weight, then by layer, head, query and key
                     every.append((-weight, layer, head, query, key))
         return [
             LinkRow(layer=layer, head=head, query=query, key=key, weight=-negative_weight)
@@ -321,7 +331,8 @@ class LayerWatcher(Protocol):
 
 def select_in_block(block: RowBlock, heads: Sequence[int]) -> tuple[list[int], int]:
     """Which heads of a block are among these head numbers, by index within the block; and how many
-    of the numbers belong to heads before the block."""
+    of the numbers belong to heads before the block, which is where the block's first head stands in
+    an array of the chosen heads alone."""
     block_heads = range(block.first_head, block.first_head + block.stages["weights"].shape[0])
     local_heads = [head - block_heads.start for head in heads if head in block_heads]
     return local_heads, sum(head < block_heads.start for head in heads)
@@ -377,6 +388,8 @@ class RowFeeder:
         self._offset = offset
         self._heads = heads
         self._exclusion = exclusion
+        # of the last block: the positions of its rows, and which keys they see where the mask alone
+        # says so
         self._i: Ints = np.empty(0, np.int64)
         self._shared_sight: Sight | None = None
 
@@ -387,7 +400,7 @@ class RowFeeder:
         visible: which keys each query sees, booleans.
         """
         visibility = np.broadcast_to(visible, weights.shape)
-        # some heads and rows at a time, both slices, since each becomes float64
+        # slices of heads and of rows, some at a time, as metrics make float64 copies of them
         for head, row in portions(*weights.shape):
             i = np.arange(row.start, row.stop) + self._offset
             sight = find_sight(visibility[head, row], i.size, 0, weights.shape[-1])
@@ -410,9 +423,10 @@ class RowFeeder:
         high = min(block.high, self._keys)
         weights = block.stages["weights"]
         facts = {}
-        if high == block.high:  # the step's facts are of all keys, learned ones included
+        # the attention step's facts are of all the block's keys: no use where learned ones are cut
+        if high == block.high:
             facts = {name: block.stages[name] for name in BLOCK_FACTS if name in block.stages}
-        if len(local_heads) < weights.shape[0]:
+        if len(local_heads) < weights.shape[0]:  # else no copy is made
             weights = weights[local_heads]
             facts = {name: fact[local_heads] for name, fact in facts.items()}
         if high < block.high:
@@ -448,20 +462,18 @@ class RowFeeder:
 
     def _positions(self, block: RowBlock) -> Ints:
         """The positions of a block's rows, [row]; the same array object for the same rows of other
-        heads, which facts of rows are kept by. Also notes the rows' visibility where the mask alone
-        gives it."""
+        heads, as consumers keep facts of rows by that object. Also keeps in `_shared_sight` which
+        keys these rows see, where the mask alone gives it."""
         first = block.start + self._offset
         stop = block.stop + self._offset
-        if not self._i.size or (int(self._i[0]), int(self._i[-1]) + 1) != (first, stop):
+        are_last_rows = self._i.size and (self._i[0], self._i[-1] + 1) == (first, stop)
+        if not are_last_rows:
             self._i = np.arange(first, stop)
-            if self._exclusion is not None:
-                mask = None
-            else:
-                mask = block.alone
-            if mask is None:
-                self._shared_sight = None
-            else:
-                self._shared_sight = sight_of_mask(mask, self._i, self._keys)
+            self._shared_sight = None
+            # not with excluded pairs: `_feed` then needs a `Sight` from the block's first key on,
+            # and this one is from key 0
+            if block.alone is not None and self._exclusion is None:
+                self._shared_sight = sight_of_mask(block.alone, self._i, self._keys)
         return self._i
 
     def _sight_of(self, block: RowBlock, i: Ints, high: int, local_heads: Sequence[int]) -> Sight:
@@ -483,7 +495,7 @@ def share(block: RowBlock, heads: int, queries: int) -> float:
 
     heads, queries: how many the layer has. Blocks come by rows, and for the same rows head by head.
     """
-    heads_done = block.first_head + block.empty.shape[0]
+    heads_done = block.first_head + block.empty.shape[0]  # `empty` is [head, row]
     rows_done = block.start * heads + (block.stop - block.start) * heads_done
     return rows_done / (heads * queries)
 
@@ -510,7 +522,7 @@ class PooledMaps:
         offset: the position of query 0.
         """
         self._offset = offset
-        self.pool = max(-(-max(queries, keys) // side), 1)
+        self.pool = max(-(-max(queries, keys) // side), 1)  # divided and rounded up
         self.values: Floats = np.zeros((heads, -(-queries // self.pool), -(-keys // self.pool)))
 
     def add(self, rows: WeightRows, *, first_head: int = 0) -> None:
@@ -520,7 +532,7 @@ class PooledMaps:
         low = rows.low
         start = int(rows.i[0]) - self._offset
         heads = slice(first_head, first_head + weights.shape[0])
-        if not weights.shape[-1]:
+        if not weights.shape[-1]:  # rows that see no key
             return
         high = low + weights.shape[-1]
         if pool == 1:
@@ -528,31 +540,33 @@ class PooledMaps:
             self.values[heads, row_numbers, low:high] = rows.numpy(weights)
             return
 
-        # `inner`: the keys from the first to the last whole cell, which are reduced at once; the
+        # `whole_cells`: the keys, from and to, that fill whole cells and are reduced at once; the
         # keys before and after them fill only a part of a cell and are reduced by themselves
-        inner = (-(-low // pool) * pool, high // pool * pool)
-        if inner[0] >= inner[1]:
-            parts = [(low, high)]
+        whole_cells = (-(-low // pool) * pool, high // pool * pool)
+        if whole_cells[0] >= whole_cells[1]:
+            spans = [(low, high)]
         else:
-            parts = [(low, inner[0]), inner, (inner[1], high)]
-        for first, last in parts:
-            if first >= last:
+            spans = [(low, whole_cells[0]), whole_cells, (whole_cells[1], high)]
+        for first, stop in spans:
+            if first >= stop:  # no key before or after the whole cells
                 continue
-            piece = weights[..., first - low : last - low]
-            cells = range(first // pool, (last - 1) // pool + 1)
-            if (first, last) == inner:
-                by_cell = piece.reshape((*piece.shape[:2], -1, pool))
+            span_weights = weights[..., first - low : stop - low]
+            cells = range(first // pool, (stop - 1) // pool + 1)
+            # the largest weight of each cell's keys, [head, row, cell]
+            if (first, stop) == whole_cells:
+                by_cell = span_weights.reshape((*span_weights.shape[:2], -1, pool))
                 maxima = rows.numpy(rows.backend.max(by_cell, -1)[..., 0])
             else:
-                edges = [(max(cell * pool - first, 0), (cell + 1) * pool - first) for cell in cells]
-                cell_maxima = [
-                    rows.backend.max(piece[..., start:stop], -1)[..., 0] for start, stop in edges
-                ]
-                maxima = np.stack(list(map(rows.numpy, cell_maxima)), -1)
-            # [head, row, cell]: each row raises the cells that it belongs to
+                cell_maxima = []
+                for cell in cells:
+                    begin = max(cell * pool - first, 0)
+                    cell_weights = span_weights[..., begin : (cell + 1) * pool - first]
+                    cell_maxima.append(rows.numpy(rows.backend.max(cell_weights, -1)[..., 0]))
+                maxima = np.stack(cell_maxima, -1)
+            # each row raises the cells that it belongs to
             for row in range(maxima.shape[1]):
-                cells_here = self.values[heads, (start + row) // pool, cells.start : cells.stop]
-                np.maximum(cells_here, maxima[:, row], out=cells_here)
+                row_cells = self.values[heads, (start + row) // pool, cells.start : cells.stop]
+                np.maximum(row_cells, maxima[:, row], out=row_cells)
 
 
 # A run too long for n × n: its document from blocks of query rows, with maps pooled and single rows
@@ -617,10 +631,12 @@ class BlockCollector:
         self._query = query
         self._progress = progress
         # how many layers run: all up to the last one shown
-        self._runs = 1 + max(model.spec.attending(layers))
+        self._layer_count = 1 + max(model.spec.attending(layers))
+        # what is collected of the layer whose blocks come at present; -1 before the first
         self._layer = -1
         self._maps: PooledMaps | None = None
         self._feeder: RowFeeder | None = None
+        # the chosen query's row of each stage, "masked" and "weights", [head, key]
         self._row: dict[str, np.ndarray[Any, Any]] = {}
 
     def select_heads(self, layer: int) -> list[int]:
@@ -635,7 +651,7 @@ class BlockCollector:
         if kind != "self":
             return
 
-        # the first block of a layer: new collectors
+        # the first block of a layer: new collectors, which replace those of the layer before
         if layer != self._layer:
             heads = self.select_heads(layer)
             self._maps = PooledMaps(len(heads), self._count, self._count, side=CELLS)
@@ -662,7 +678,7 @@ class BlockCollector:
             self._keep_row(block, self._query - block.start)
         if self._progress is not None:
             head_count = self._model.spec.blocks[layer].attention.heads
-            self._progress((layer + share(block, head_count, self._count)) / self._runs)
+            self._progress((layer + share(block, head_count, self._count)) / self._layer_count)
 
     def _keep_row(self, block: RowBlock, row: int) -> None:
         """Copy the chosen query's scores and weights from a block of rows, for the heads in it.
@@ -670,10 +686,11 @@ class BlockCollector:
         row: the query's row in the block.
         """
         heads = self.select_heads(self._layer)
+        # with what stands for keys that the block leaves out, which are hidden
         for name, hidden in (("masked", -np.inf), ("weights", 0.0)):
             stage_row = self._model.backend.numpy(block.stages[name][:, row, :])
             if name not in self._row:
-                # learned keys stand after the tokens, in the last block as in all
+                # learned keys stand after the tokens, and every block has them
                 width = max(self._count, block.high)
                 self._row[name] = np.full((len(heads), width), hidden, stage_row.dtype)
             for place, head in enumerate(heads):

@@ -41,17 +41,18 @@ from attncli.mechanism.spec import Attention, Block
 from attncli.mechanism.trace import SQUARE, LayerTrace
 from attncli.models.model import Model, choose_heads
 
-# From blocks of rows and from whole stages to the records of a layer.
+# From blocks of rows and from whole stages to the records of a layer. A stage is an array that the
+# attention step keeps by name, [head, query, key]: "capped" are the scores, "biased" the scores with
+# the bias of their positions, "masked" those with −inf where a key is hidden, "weights" the softmax.
 
 
 # a score that is no number is noticed when weights are computed again and compared
 @np.errstate(invalid="ignore", over="ignore")
 def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
-    """Add a block of rows to a layer's records: its weights, its visibility, and the bias where the
-    stages "capped" and "biased" were kept."""
-    # the block's recorded heads by index in it, and the place of their first among all recorded
+    """Add a block of rows to a layer's records: its weights, which keys its rows see, and the bias
+    where the stages "capped" and "biased" were kept."""
+    # the block's recorded heads by index in it, and the index of their first among all recorded
     local_heads, first = select_in_block(block, records.head_numbers)
-    rows = records.rows(block.high)
     if local_heads:
         stages = {
             name: backend.numpy(array)[local_heads]
@@ -59,14 +60,13 @@ def feed(backend: Backend, records: LayerRecords, block: RowBlock) -> None:
             if name in SQUARE
         }
         visibility = block_visibility(backend, block, local_heads)
-        # "capped" are the scores before a bias is added, "biased" those after
         if "biased" in stages and "capped" in stages:
             bias = stages["biased"] - stages["capped"]
         else:
             bias = None
 
         lse = backend.numpy(block.lse)[local_heads]
-        rows.add(
+        records.rows(block.high).add(
             start=block.start,
             low=block.low,
             weights=np.nan_to_num(stages["weights"]),  # the run itself warns of NaN
@@ -88,8 +88,9 @@ def feed_whole(
     """Add all rows of a layer to its records at once, from the stages "weights" and, where there
     are any, "masked", "capped" and "biased".
 
-    words: what tokens are merged to.
+    words: the words that tokens are merged to, of queries and of keys; None for tokens.
     """
+    # of the recorded heads
     arrays = {
         name: backend.numpy(stages[name])[records.head_numbers]
         for name in ("weights", "masked", "capped", "biased")
@@ -104,8 +105,9 @@ def feed_whole(
         weights = words.merge(weights).astype(np.float32)
         visibility = words.merge_visible(visibility)
 
-    # log Σ exp of a row's scores, [head, row], from the key with the largest weight, as weight =
-    # exp(score − lse); NaN where rows are words, which have no scores, or scores were not kept
+    # log Σ exp of each row's scores, [head, row]: score − ln(weight) of any key, since weight =
+    # exp(score − lse), and of the largest weight most exactly; −inf for a row that sees nothing, NaN
+    # where rows are words, which have no scores, or scores were not kept
     lse = np.full(weights.shape[:2], np.nan, np.float32)
     if words is None and "masked" in arrays:
         strongest = weights.argmax(-1)[..., None]
@@ -117,16 +119,16 @@ def feed_whole(
     else:
         bias = None
 
-    # None where all is visible, [row, key] where all heads see the same
-    row_visibility: Bools | None = visibility
+    # records take None where all is visible and [row, key] where all heads see the same
+    smallest_visibility: Bools | None = visibility
     if visibility.all():
-        row_visibility = None
+        smallest_visibility = None
     elif bool((visibility == visibility[:1]).all()):
-        row_visibility = visibility[0]
+        smallest_visibility = visibility[0]
     records.rows(weights.shape[-1]).add(
-        start=0, low=0, weights=weights, lse=lse, visibility=row_visibility, bias=bias
+        start=0, low=0, weights=weights, lse=lse, visibility=smallest_visibility, bias=bias
     )
-    keys = records.keys
+    keys = records.keys  # without the learned keys, which stand after the tokens
     records.feeder.take_layer(weights[..., :keys].astype(np.float64), visibility[..., :keys])
 
 
@@ -153,8 +155,8 @@ AT_ONCE = 1 << 19
 class RunRecord(Struct, frozen=True, eq=False):
     """A run as a viewer keeps it.
 
+    name: what the viewer calls this run, where it shows several; "" for none.
     heads: an iterator to be used once, which gives each head's record as soon as it is known.
-
     sides: the tokens that look and that are looked at.
     model, attention: as documents have them, None where not known.
     warnings: what a reader must know.
@@ -205,14 +207,15 @@ def run_record(
     def on_block(layer: int, kind: str, block: RowBlock) -> None:
         """Report the share done when a block of a layer's self-attention is there."""
         if kind == "self" and progress is not None:
+            # layers run up to the last one recorded
             layer_count = max(numbers_of(layers, len(blocks))) + 1
             progress((layer + block.stop / len(tokens)) / layer_count)
 
     def head_records() -> Iterator[HeadRecord]:
         """Records of the chosen heads, each layer's as soon as it has run."""
-        for _ in recording.trace(
-            tokens, layers=layers, rows=_rows_at_once(blocks, len(tokens)), on_block=on_block
-        ):
+        rows = _rows_at_once(blocks, len(tokens))
+        # the traces hold nothing that is needed: records are made from the blocks
+        for _ in recording.trace(tokens, layers=layers, rows=rows, on_block=on_block):
             yield from recording.take_records()
 
     return replace(recorded_run(model, text, recording, name=name), heads=head_records())
@@ -308,7 +311,7 @@ def cross_record(
     layers, heads: which are recorded.
     words: the words to which the tokens of either text are merged; None for tokens.
     """
-    # of an encoder-decoder the decoder attends
+    # of an encoder-decoder the decoder attends, and is what the record tells of
     attending_model = replace(model, spec=model.spec.decoder or model.spec)
     sides = Sides(texts.queries, texts.keys)
     if words is not None:
@@ -384,7 +387,8 @@ def cross_traces(
     with W_K and W_V. Raises UnsupportedError for a checkpoint without cross-attention.
     """
     if model.identity.source == "checkpoint":
-        if model.memory is not None:  # the encoder has read the keys' text already
+        # a model with a memory is a decoder whose encoder has read the keys' text already
+        if model.memory is not None:
             decoder = model
         else:
             decoder = model.decoder(list(texts.keys))
@@ -410,10 +414,8 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
     attention = LayerAttention(backend, model.store.layer(backend, 0), "attn", spec)
     x = model.store.embed(backend, list(texts.queries))
     memory = model.store.embed(backend, list(texts.keys))
-    # the queries' positions, and how many positions the longer text takes
-    context = Context(
-        np.arange(len(texts.queries)), max(len(texts.queries), len(texts.keys)), memory=memory
-    )
+    position_count = max(len(texts.queries), len(texts.keys))
+    context = Context(np.arange(len(texts.queries)), position_count, memory=memory)
     parts = project(attention, x, memory, context, layer=0)
 
     # values of a third text, where one is given
@@ -427,7 +429,7 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
             )
             raise InputError(what, expected="one value for every key")
         values = model.store.embed(backend, list(texts.values))
-        # (of this second projection v alone is used)
+        # projected a second time, with the values' text in the keys' place; v alone is used
         v = project(attention, x, values, context, layer=0).v
 
     block = attend(backend, parts.q, parts.k, v, parts.rule, keep=KEPT)
@@ -442,7 +444,7 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
         "weights": block.stages["weights"],
         "mixed": block.mixed,
     }
-    if out is None:  # without an output projection
+    if out is None:  # without an output projection, the heads side by side are the output
         stages["out"] = concat
     else:
         stages |= {"concat": concat, "out": out}
@@ -455,17 +457,20 @@ def _attend_to_text(model: Model, spec: Attention, texts: CrossTexts) -> LayerTr
 # Records of a run that is made for something else, taken from what it computes: nothing runs twice.
 
 STAGES = ("weights", "entropy", "capped", "biased")
-"""What is needed of each block: the last two differ by the bias."""
+"""What is needed of each block of rows, which itself knows which keys are hidden; "biased" less
+"capped" is the bias."""
 WHOLE = ("weights", "masked", "capped", "biased")
-"""What is needed of a layer that is computed at once."""
+"""What is needed of a layer that is computed at once; "masked" tells which keys are hidden."""
 
 
 class Recording:
     """Traces a model as `Model.trace` does, and makes a record of each chosen head on the way.
 
     heads: which.
-    exact: as for `LayerRecords`. Records of layers that are not traced do not come. Nothing n × n
-        is held that the run does not hold itself, but weights that queries and keys do not give.
+    exact: as for `LayerRecords`.
+
+    Layers that are not traced have no records. Nothing n × n is held that the run does not hold
+    itself, but weights that queries and keys do not give.
     """
 
     def __init__(
@@ -487,6 +492,7 @@ class Recording:
         self._exact = exact
         token_list = list(tokens)
         self.sides = Sides(token_list, token_list, names=identities(tokens, words=None))
+        # by layer number, the collectors of layers that run; then the records made from them
         self._layers: dict[int, LayerRecords] = {}
         self._records: list[HeadRecord] = []
 
@@ -547,8 +553,8 @@ class Recording:
                 records = self._layer_records(trace.layer)
                 feed_whole(model.backend, records, trace.stages, words=None)
             attention = model.spec.blocks[trace.layer].attention
-            terms = arithmetic(model.backend, trace.stages, attention.scale, attention.softcap)
-            self._records += self._layers.pop(trace.layer).records(terms)
+            products = arithmetic(model.backend, trace.stages, attention.scale, attention.softcap)
+            self._records += self._layers.pop(trace.layer).records(products)
             yield model.only(trace, heads)
 
     def _layer_records(self, layer: int) -> LayerRecords:

@@ -28,7 +28,7 @@ from attncli.scan.engines import LocalWorkers, ScanPart, parse_part, run
 from attncli.scan.shard_files import (
     failure_reasons,
     is_done,
-    load,
+    load_state,
     path_of,
     remove_leftovers,
     synced_writer,
@@ -160,7 +160,7 @@ def test_killed_workers_and_killed_scans_lose_nothing(encoder, corpus, tmp_path,
         assert gone(folder)
         for shard in range(SHARDS):
             if is_done(folder, shard):
-                load(folder, shard)
+                load_state(folder, shard)
         if all(is_done(folder, shard) for shard in range(SHARDS)):
             break
     outcome = run(made, folder, str(encoder), Inside())
@@ -211,7 +211,7 @@ def test_a_writer_without_rename_would_leave_broken_files(tmp_path):
     plain += f"; stream = p.open('wb'); {died}"
     assert finish([sys.executable, "-c", plain]).returncode == 9
     with pytest.raises(InputError):
-        load(tmp_path, 3)
+        load_state(tmp_path, 3)
     path.unlink()
     ours = (
         "from pathlib import Path\nfrom attncli.scan.shard_files import synced_writer\n"
