@@ -547,10 +547,13 @@ class ComputeOptions(Struct, frozen=True):
         Raises UsageError where `--device` names another one."""
         if self.backend.partition(":")[0] not in DEVICES:
             return
+        device = self.device
+        if device is None:
+            device = self.backend
         # "cuda" and "cuda:1" go together, and the longer one says more
-        shorter, longer = sorted((self.backend, self.device or self.backend), key=len)
-        word, _, number = longer.partition(":")
-        is_same = shorter == longer or (shorter == word and number != "")
+        shorter, longer = sorted((self.backend, device), key=len)
+        kind, _, number = longer.partition(":")
+        is_same = shorter == longer or (shorter == kind and number != "")
         if not is_same:
             raise UsageError(
                 "--backend {backend} and --device {device} name two places",

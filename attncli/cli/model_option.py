@@ -154,7 +154,9 @@ def _with_weights_kept(environment: Environment, model: Model, compute: ComputeO
     from attncli.draw.numbers import size_words
     from attncli.models.load import held_bytes, hold_weights
 
-    keep_freed_memory()  # not for one run: of a long text it would take a fifth more memory
+    # many small runs are faster so; a single run of a long text would take a fifth more memory,
+    # which is why it is not done for every command
+    keep_freed_memory()
 
     needed = held_bytes(model)
     limit = memory_limit(compute)
@@ -293,6 +295,7 @@ def one_layer_settings(
     from attncli.models.one_layer import Settings
 
     return Settings(
+        # what the help of --d-model states as its default
         d_model=64 if options.d_model is None else options.d_model,
         heads=heads if options.num_heads is None else options.num_heads,
         d_k=options.d_k,
@@ -471,7 +474,7 @@ def _is_mask_file(spec: str) -> bool:
     if not spec:
         return False
     kind = spec.partition(":")[0].partition("|")[0].strip()  # of "window:4|prefix:2", "window"
-    if kind in KINDS:
+    if kind in KINDS:  # a mask, unless it ends as a matrix does: "window:4.npy"
         return spec.lower().endswith(MATRIX_FORMATS)
     return spec.lower().endswith((*MATRIX_FORMATS, *FORMATS, ".gguf")) or is_there(Path(spec))
 

@@ -295,7 +295,7 @@ class PlainValue:
         """Called by Typer with what the command line holds for the parameter; returns the value, or
         a list of several, in the annotated type. Raises UsageError for a text that is none.
         """
-        several = param.multiple or param.nargs == -1
+        several = param.multiple or param.nargs == -1  # Click's -1: any number of values
         if value is None:  # an option that was not given
             return () if several else None
         if several:
@@ -337,6 +337,7 @@ def redeclare(
     """A copy of a declared option for one command, with a help sentence, group, placeholder, bounds
     or `About` of its own where these are given.
 
+    least, most: bounds, for an option that `number` declared.
     common: whether it is listed among the common options though it is a rare one elsewhere.
     """
     own = copy(declared)
@@ -415,8 +416,9 @@ def repeat(*names: str) -> RepeatedNames:
 class Repeated(Struct, Generic[Group], frozen=True):
     """An option group of which some options may be given once for each side of a comparison.
 
-    base: the values of all others.
-    values: those of each such option, in order, empty where it is not given.
+    group: the type of the option group.
+    base: the values of all others, by name.
+    values: those of each such option, by name, in order, empty where it is not given.
     """
 
     group: type[Group]
@@ -486,8 +488,8 @@ def repeatable(hint: Any) -> Any:
 
 
 def build_parameter(hint: Any, group: Any, values: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """Build what a command's parameter gets that is an option group: the group, or a `Repeated` that
-    keeps all values of the options that may be repeated.
+    """Build the value of a command's parameter that is an option group: the group, or a `Repeated`
+    that keeps all values of the options that may be repeated.
 
     hint: the parameter's type.
     group: the option group in it.
@@ -579,7 +581,8 @@ def _with_flag(hint: Any, name: str) -> Any:
 
 def spread(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The parameters of a command by name, its option groups (parameters that are Structs, with
-    an `Offer` or not) spread into single options."""
+    an `Offer` or not) spread into single options. All are keyword-only, as one without a default
+    may then follow those of a group."""
     hints = get_type_hints(function, include_extras=True)
     parameters: dict[str, inspect.Parameter] = {}
     for name, parameter in inspect.signature(function).parameters.items():

@@ -71,11 +71,12 @@ def refuse_contradictions(options: OutputOptions, environment: Environment, *, f
             expected="one of them",
             formats=listing(formats, " and "),
         )
+    # options of the screen may be about a figure, too, and those of tables about a file
     if formats and options.svg is None:
         _refuse_beside_format(options, environment, formats[0])
     elif not formats and not files and options.svg is None:
         _refuse_beside_screen(options, environment)
-    if not formats:
+    if not formats:  # what changes neither the screen nor its answer changes documents alone
         for option in environment.options_without(About.SCREEN | About.BRIEF):
             raise UsageError(
                 "{option} is about a document, and none is written",

@@ -58,7 +58,8 @@ def texts(
     """Yield the texts that the arguments, a file, standard input or `--chat` give; a note says when
     the built-in sample stands in for none.
 
-    single: raises UsageError for several.
+    single: raises UsageError for several. A chat then takes the template of the model that was
+        loaded last, whatever `tokenizer` is.
     tokenizer: whose chat template is used; None for that of the model that was loaded last.
     """
     if single:
@@ -114,10 +115,12 @@ def _refuse_pair(options: TextOptions, pair: str) -> None:
 
 def _with_pair(environment: Environment, text: Text, pair: str) -> Text:
     """The text with its second segment; a note says so where the model loaded last has no segment
-    types, and so cannot tell the two segments apart by them.
+    types, and so cannot tell the two segments apart by them. Raises UnsupportedError where its
+    scores depend on segments.
     """
     both = text.with_pair(pair)
-    second = both.second or 0  # where the second segment begins, which it now has
+    assert both.second is not None
+    second = both.second  # the character at which the second segment begins
     for model in environment.models[-1:]:  # the last one, if there is any
         if model.spec.scores_segments:
             raise UnsupportedError(
@@ -125,15 +128,16 @@ def _with_pair(environment: Environment, text: Text, pair: str) -> Text:
                 where="--pair",
                 expected="one text, or a model that adds a vector for each segment",
             )
-        if model.spec.embedding.types > 1:
+        if model.spec.embedding.types > 1:  # a vector for each segment: nothing to note
             continue
         # the tokens, such as a separator, that the tokenizer puts between the two; they stand in
         # neither text, and have no start and end
         tokens = encode_text(model.tokenizer, both)
-        last = max((token.index for token in tokens if token.end and token.end < second), default=0)
-        first = min(
-            (token.index for token in tokens if token.start and token.start >= second), default=last
-        )
+        first_segment = [token.index for token in tokens if token.end and token.end < second]
+        second_segment = [token.index for token in tokens if token.start and token.start >= second]
+        # where one segment has no tokens, nothing stands between the two
+        last = max(first_segment, default=0)
+        first = min(second_segment, default=last)
         between = [repr(token.text) for token in tokens[last + 1 : first]]
         if between:
             note = message(
@@ -222,7 +226,7 @@ def read_chat(environment: Environment, file: Path) -> Chat:
                 "there is no chat: standard input is closed", expected="--chat FILE, or a pipe"
             )
         origin = STANDARD_INPUT
-        raw = environment.stdin.read(TEXT_LIMIT + 1)
+        raw = environment.stdin.read(TEXT_LIMIT + 1)  # one byte more shows that it is too long
     else:
         raw = read_regular(file, what=message("a chat"), limit=TEXT_LIMIT)
     if len(raw) > TEXT_LIMIT:
@@ -529,6 +533,9 @@ def refuse_run(
 ) -> None:
     """Raise LimitError if running `count` tokens takes too much memory.
 
+    run_request: what is computed of the run and kept.
+    compute: holds `--max-memory`, the limit.
+    hint: what takes less.
     rows: query rows at a time, None for all.
     """
     from attncli.features.run.compute import cost
@@ -632,7 +639,7 @@ def layers_and_heads(
     from attncli.mechanism.spec import head_name
 
     selection = head_selection(model.spec, options, most=False)
-    hint = ""
+    hint = ""  # of the error, which only a selection by `pairs` can raise
     if output is not None and output.svg is not None:
         names = "+".join(head_name(layer, head) for layer, head in selection.pairs)
         style = f"heads={names}"

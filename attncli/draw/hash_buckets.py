@@ -70,6 +70,7 @@ def bucket_part(
 
 def _bucket_table(entry: HashProducts, tokens: Sequence[TokenRow], view: View) -> Lines:
     """A row for each bucket of a head that holds anything: its queries and its keys."""
+    # the bucket of each token's query and key, [round, token]
     queries = buckets_of_products(entry.query)
     keys = buckets_of_products(entry.key)
     rows = []
@@ -81,7 +82,7 @@ def _bucket_table(entry: HashProducts, tokens: Sequence[TokenRow], view: View) -
             rows.append(cells)
     columns = say_each(view, "round", "bucket", "queries", "keys")
     align = ["right", "right"]
-    if len(queries) == 1:
+    if len(queries) == 1:  # a single round needs no column
         columns = columns[1:]
         rows = [row[1:] for row in rows]
         align = ["right"]
@@ -94,7 +95,7 @@ def _bucket_table(entry: HashProducts, tokens: Sequence[TokenRow], view: View) -
 
 
 def _names_text(indices: np.ndarray, tokens: Sequence[TokenRow], view: View) -> str:
-    """Tokens by position and text, the first of many by name; "–" for none."""
+    """Tokens by position and text, the first of many by name; "-" for none."""
     count = len(indices)
     if not view.full:
         indices = indices[:MOST_NAMES]
@@ -109,6 +110,7 @@ def _names_text(indices: np.ndarray, tokens: Sequence[TokenRow], view: View) -> 
 def _worked_bucket(entry: HashProducts, tokens: Sequence[TokenRow], query: int, view: View) -> str:
     """The sentence with the numbers that give one token's query and key their buckets, in the first
     round; "" where these are too many to read."""
+    # qR and kR are [round, token, column of R]; −xR doubles the numbers
     if 2 * entry.query.shape[-1] > MOST_NUMBERS:
         return ""
     return say(

@@ -351,6 +351,7 @@ def curves(
     x_name: the name of the x axis.
     marked_x: an x at which a vertical line is drawn; None for none.
     """
+    # the logarithm of a point needs x and y above 0
     drawn = [[point for point in line_series.points if min(point) > 0] for line_series in series]
     points = [point for points_of_series in drawn for point in points_of_series]
     if not points:
@@ -375,10 +376,11 @@ def curves(
             first = column(x0)
             last = column(x1)
             rise = math.log(y1) - math.log(y0)
+            # in every column between the points, the row of the straight line; row 0 is the top
             for place in range(first, last + 1):
                 log_y = math.log(y0) + (place - first) / max(last - first, 1) * rise
-                line = height - 1 - round((log_y - y_low) / (y_high - y_low) * (height - 1))
-                grid[line][place] = (mark if place in (first, last) else dot, style)
+                row_index = height - 1 - round((log_y - y_low) / (y_high - y_low) * (height - 1))
+                grid[row_index][place] = (mark if place in (first, last) else dot, style)
     x_axis = _x_axis((x_low, x_high), width, x_name, view)
     legend = _legend(series, view)
     block = stack(_frame(grid, (y_low, y_high), view), x_axis, legend)

@@ -365,9 +365,9 @@ def numbered_title(place: int, document: Document, view: View) -> Lines:
     not begin with it.
     """
     number = say(view, "text {number}", number=place)
-    if view.show is None and not view.brief:
+    if view.show is None and not view.brief:  # the screen's own header begins with the text
         return heading(number, "", view)
-    room = max(view.width - cells(number) - 2, 8)
+    room = max(view.width - cells(number) - 2, 8)  # two blanks stand before the text
     text = cut(safe(str(getattr(document, "text", "")), ascii=view.ascii), room, ascii=view.ascii)
     return line((number, "bold"), ("  " + text, ""))
 

@@ -44,7 +44,6 @@ class Word(Struct, frozen=True):
 
     text: as it is to be read, with its blanks gone.
     apart: whether a blank precedes it.
-
     share: what is looked at it, 0 to 1, None if unknown.
     is_chosen: whether it is the one that looks.
     quiet: a token that is not part of the text, such as [CLS].
@@ -92,9 +91,10 @@ def words(
             and start < stop
             and not token.special
         ):
-            # a token inside what is covered already is a further byte of the same character
+            # a token inside what is covered already is a further byte of the same character, but
+            # behind a special token, say, it begins anew
             is_joined = start < end and stop <= end and not has_blank_before
-            if end <= start:
+            if end <= start:  # it covers new letters alone, which are told as in the text
                 word_text = text[start:stop].strip() or text[start:stop]
                 apart = has_blank_before or start > end or text[start].isspace()
                 end = stop
@@ -142,6 +142,7 @@ def _merge_words(words: Sequence[Word]) -> list[Word]:
                 apart=lead.apart,
             )
             lead = None
+        # it joins no token such as [SEP], which is not of the text
         if word.leads and number + 1 < len(words) and not words[number + 1].quiet:
             lead = word
             continue
@@ -307,7 +308,7 @@ def shaded_sentence(
     tint: the sentence, written only where a word is tinted.
     """
     token_shares: list[float] = []
-    if shares is not None:
+    if shares is not None:  # NaN stands for a key that the mask hides
         token_shares = np.nan_to_num(list(shares)).tolist()[: len(tokens)]
     all_shares = [*token_shares, *[None] * (len(tokens) - len(token_shares))]
     if query is None:
@@ -348,7 +349,8 @@ def looks_most_sentence(
     """A sentence that says at which key the query looks most in one head, and at which second.
 
     keys: one or two, each with its weight; the largest weight first.
-    itself: whether the first key is the query's own.
+    itself: whether the one key is the query's own, which is then called itself; of two, both are
+        named.
     """
     key, share = keys[0]
     if len(keys) == 1:

@@ -221,6 +221,7 @@ def _bands(
     bands = [first]
     for column in range(first_count, len(widths)):
         filled = sum(least[index] + GAP for index in bands[-1])
+        # a band takes at least one column behind the first ones, however wide it is
         if bands[-1] != first and filled + least[column] > room:
             bands.append(first)
         bands[-1] = [*bands[-1], column]

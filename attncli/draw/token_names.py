@@ -90,7 +90,7 @@ def words_at(places: Sequence[int], tokens: Sequence[TokenRow], text: str) -> li
         text: The text; "" where only its tokens are known.
     """
     words: list[str] = []
-    # in a run of neighbours, places grow with their indices in the list: the difference is one
+    # places of neighbours grow as their indices in the list do, so that place - index is constant
     for _, run in groupby(enumerate(places), lambda entry: entry[1] - entry[0]):
         neighbours = [tokens[place] for _, place in run]
         is_in_text = all(token.start is not None and token.end is not None for token in neighbours)
@@ -138,13 +138,14 @@ def piece_names(tokens: Sequence[Token], text: str) -> dict[int, PieceName]:
             continue
         byte_pieces = _parts_of_characters(pieces, text)
         word = _covered_text(pieces, text)
-        # the text does not hold what the bytes make: the word is their character
+        # bytes that stand in no text: the word is the character that they begin with
         if not word and 0 in byte_pieces:
             word, _ = byte_pieces[0]
         for number, piece in enumerate(pieces):
             if number in byte_pieces:
                 _, name = byte_pieces[number]
                 names[first + number] = PieceName(name, word, is_bytes=True)
+            # a piece that covers no character of the word keeps its own name
             elif len(pieces) > 1 and word and piece.start != piece.end:
                 names[first + number] = PieceName(piece.text, word, is_bytes=False)
     return names
@@ -267,6 +268,7 @@ def name_tokens(document: PartOrDocument) -> PartOrDocument:
             if name in ANSWERS:  # shown whole: its bytes are characters already
                 continue
             entries = [_named_entry(entry) for entry in value]
+            # tokens of a text that the document holds, then tokens of no such text
             if name in TEXT_OF and _is_token(value[0]):
                 entries = _with_pieces(entries, value, getattr(document, TEXT_OF[name], None))
             elif _is_token(value[0]):
@@ -511,6 +513,7 @@ def claim(
     last = len(text)
     if text.startswith(('"', "“")):
         first = 1
+        # a name has a character at least, which may be a quote itself
         closing = CLOSING_QUOTE.search(text, first + 1)
         if closing:
             last = closing.start()

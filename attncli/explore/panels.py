@@ -79,6 +79,7 @@ def pool_blocks(values: NDArray, block: int, *, signed: bool) -> NDArray:
     where all are hidden."""
     if block == 1:
         return values.astype(np.float64)
+    # fmax and fmin take the other number where one is NaN
     high = _reduce_blocks(np.fmax, values, block)
     if not signed:
         return high
@@ -190,10 +191,12 @@ def lay_over(pieces: Line, start: int, text: str, text_style: str) -> Line:
     """A line's pieces with `text` in place of what stands from cell `start` on; every character
     must be one cell wide."""
     out: list[Piece] = []
-    column = 0
+    column = 0  # at which the piece begins
     stop = start + len(text)
     for piece, piece_style in pieces:
         end = column + len(piece)
+        # of each piece, what stands before the text; the text, in the piece in which it begins; and
+        # what stands behind it
         if column < start:
             out.append((piece[: start - column], piece_style))
         if column <= start < end:
@@ -225,7 +228,7 @@ class PairSpot(Struct, frozen=True):
 class WordSpot(Struct, frozen=True):
     """A word.
 
-    side: whether it looks or is looked at, or is of the sentence, which is about the chosen one.
+    side: "query" or "key" for a name beside a matrix, "sentence" for a word of the sentence.
     """
 
     index: int
@@ -391,7 +394,7 @@ def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
     for index, (row, name) in enumerate(zip(visible_rows, names, strict=True), top):
         text = f" {name.ljust(name_width)}  {pad(row.value_text, number_width, 'right')} "
         bar_text = ""
-        if length > 3:
+        if length > 3:  # a shorter bar says nothing
             bar_text = bar(row.share, length, ascii=view.ascii)
         text_style = ""
         more_style = FAINT
@@ -403,7 +406,7 @@ def ranking(rows: Sequence[RankingRow], scene: Scene) -> Pane:
 
     def spot_at(x: int, y: int) -> Spot | None:
         """What a click on this cell of the pane chooses; None for nothing."""
-        if y >= 0 and y + top < len(rows):
+        if y >= 0 and y + top < len(rows):  # not in the blanks below a short list
             return RowSpot(y + top)
         return None
 
@@ -605,13 +608,13 @@ def why(scene: Scene, derivation: AttentionTopic | None, *, with_words: bool) ->
     with_words: whether the pane says in words what the step does.
     """
     state = scene.state
-    # as many keys as leave lines for what stands around them
+    # 3 to 10 keys, as leave 8 lines for the words, the titles, the sum and the formula around them
     view = structs.replace(scene.view, top=min(10, max(scene.height - 8, 3)))
     if derivation is None:
         return scene.fit(Pane(remark("deriving …", view).rows))
     step = STEPS[min(state.step, len(STEPS) - 1)]
     formula = _weight_formula(derivation, state.key, view)
-    room = max(scene.height - len(formula.rows) - 1, 1)
+    room = max(scene.height - len(formula.rows) - 1, 1)  # one line says how many more there are
     # the methods of `Derivation` that draw steps have the steps' names
     if with_words:
         steps = Derivation(derivation, view)
@@ -643,9 +646,11 @@ def _step_in_room(derivation: AttentionTopic, step: str, view: View, room: int) 
     keys = len(derivation.tokens) + derivation.extra_keys
     block: Lines = getattr(Derivation(derivation, view, all_keys=keys), step)()
     # (the step "matrices" does not end in a sum, and is scrolled instead)
+    # as many keys go as there are lines too many; the line for these keys may be one too many again
     while step != "matrices" and len(block.rows) > room and keys > 1:
-        keys = max(min(keys - 1, keys - (len(block.rows) - room)), 1)
+        keys = max(keys - (len(block.rows) - room), 1)
         fewer = structs.replace(view, top=keys)
+        # all_keys=0: the number of keys follows `top`, however few there are
         block = getattr(Derivation(derivation, fewer, all_keys=0), step)()
     return block
 
@@ -675,7 +680,8 @@ def parts(scene: Scene, document: WhyDocument | None) -> Pane:
 
     document: None where it is not known yet.
     """
-    # of either side as many parts as leave lines for the words and titles around them
+    # of either side, which stand below each other, as many parts, but at least 3, as leave 12 lines
+    # for the words and titles around them; few=False: the view must not show fewer still
     view = structs.replace(
         scene.view, top=min(scene.view.top, max((scene.height - 12) // 2, 3)), few=False
     )

@@ -260,6 +260,7 @@ class Walk:
                     work.report(work.share)  # raises where the run is to stop
                     work.post(partial(self._add_head, loaded_run, head, work))
             finally:  # a run that is cancelled lets go of the layer that it holds
+                # (an iterator over the heads of a saved file is no generator, and holds none)
                 if isinstance(record.heads, Generator):
                     record.heads.close()
             return lambda: self._finish(loaded_run, then)
@@ -363,6 +364,7 @@ class Walk:
             if rows:
                 row = min(state.row, len(rows) - 1)
                 self.state = replace(state, row=row, layer=rows[row].layer, head=rows[row].head)
+        # the sights below are others than those of lists, so that the head is still that of `state`
         source = self.source
         query = (state.layer, state.head, state.query)
         link = (*query, state.key)

@@ -243,6 +243,7 @@ def draw_head_maps(
     chosen = _chosen_rows(drawing, axes.rows)
     rows = [axes.rows[place] for place in chosen]
     maps = [_map_of_head(head, axes.rows, keys, view) for head in head_weights]
+    # (heads that the style names are not all of those that the average is of)
     if average is not None and len(maps) > 1 and not drawing.choice.heads:
         average_map = replace(
             maps[0],
@@ -377,7 +378,7 @@ def _draw_all_links(drawing: Drawing, maps: Sequence[FigureMap], top: float, vie
     # one begins, `bottom` is where the lowest ends
     columns = min(drawing.choice.columns or LINKS_ACROSS, len(maps))
     paper = drawing
-    if not math.isinf(drawing.room):
+    if not math.isinf(drawing.room):  # a paper of no fixed width has room for any
         paper = replace(drawing, room=(drawing.room - 16 * (columns - 1)) / columns)
     left = 0.0
     begin = top
@@ -430,7 +431,7 @@ def _links_of(
 
 
 USUAL_ACROSS = 8
-"""Maps side by side where layers do not say."""
+"""Maps side by side where a layer's heads are too few or too many for a row of the figure."""
 
 
 def _maps_across(head_weights: Sequence[HeadWeights], maps: Sequence[FigureMap]) -> int:

@@ -39,6 +39,7 @@ def draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view:
     ]
     measured.sort(key=lambda row: -abs(row[2]))  # by the magnitude of the number
     ranking = measured[:RANKED]
+    # the numbers below are points: room for a line of text, and from it to what follows
     bars = [
         bar_of(say(view, spoken_head(layer, head)), number, mark=random)
         for layer, head, number, random in ranking

@@ -119,7 +119,7 @@ def steps_page(page: StepsPage) -> bytes:
     """The HTML page as bytes. Every text in it is made safe and can never act as HTML."""
     # of which steps there are maps, and their weights; none where the page has no maps
     places, weights = page.maps or ((), np.zeros(0))
-    codes = root_codes(weights)
+    codes = root_codes(weights)  # a byte for each weight, to keep the page small
     table, beside_table = table_part(page.document)
     words = words_by_language({**page_words(len(page.heads)), **beside_table})
     meta = {
