@@ -4,6 +4,7 @@ there.
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,6 +87,22 @@ def test_an_even_row_is_called_even() -> None:
         in said
     )
     assert "looks most" not in said
+
+
+def test_a_query_that_sees_one_key_says_so(tmp_path: Path) -> None:
+    """No share of one key is even, and none is chosen: the mask leaves nothing else."""
+    mask = tmp_path / "mask.csv"
+    for rows, told in (
+        (
+            "1,0,0\n1,1,0\n0,1,0\n",
+            '"c" sees "b" alone: 100% of its weight is there, whatever it asks.',
+        ),
+        ("1,0,0\n1,1,0\n0,0,1\n", '"c" sees nothing but itself: 100% of its weight is there'),
+    ):
+        mask.write_text(rows)
+        screen = " ".join(ask("run", "a b c", "--mask", str(mask), "--query", "c").out.split())
+        assert told in screen
+        assert "evenly" not in screen
 
 
 def test_a_query_that_sees_nothing_says_so() -> None:

@@ -330,10 +330,12 @@ def _query_sentences(
     # what it looks at most, and second
     first = query_links[0]
     visible_count = _visible_keys(document, query)
-    if first.weight < EVEN / max(visible_count, 1) and not rest.any():
+    several = _tells_of_several_heads(document, head_links)
+    if visible_count == 1 and not several:
+        return [_alone_sentence(document, first, view)]
+    if visible_count > 1 and first.weight < EVEN / visible_count and not rest.any():
         return [_even_sentence(query_text, first.weight, visible_count, view)]
     second = _second_link(query_links)
-    several = _tells_of_several_heads(document, head_links)
     answer_sentences.append(_looks_sentence(document, query_text, first, second, several, view))
     answer_sentences.append(not_counted(kinds, document.tokens, view))
     if several:
@@ -370,6 +372,24 @@ def _second_link(links: Sequence[LayerHeadLink]) -> LayerHeadLink | None:
         if link.key != first.key and link.weight >= SECOND * first.weight:
             return link
     return None
+
+
+def _alone_sentence(document: RunDocument, link: LayerHeadLink, view: View) -> str:
+    """The sentence that the query of a link sees no other key than the link's."""
+    query = quoted_token(document.tokens, link.query, view)
+    share = percent(link.weight)
+    if link.key == link.query:
+        template = message(
+            "{query} sees nothing but itself: {share} of its weight is there, whatever it asks."
+        )
+        return say(view, template, query=query, share=share)
+    return say(
+        view,
+        "{query} sees {key} alone: {share} of its weight is there, whatever it asks.",
+        query=query,
+        key=quoted_token(document.tokens, link.key, view),
+        share=share,
+    )
 
 
 def _even_sentence(query: str, most: float, count: int, view: View) -> str:
