@@ -681,8 +681,8 @@ def _role_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
     if len(parts) == 1:
         yield say(
             view,
-            "On this text {link}. No other head of this layer has another link of words that are no "
-            "neighbours with more than half of the weight.",
+            "On this text {link}. No other head of this layer has a link of more than 50% between "
+            "another pair of words that are not neighbours.",
             link=parts[0],
         )
         return

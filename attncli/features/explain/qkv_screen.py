@@ -177,7 +177,7 @@ def _search(document: QkvTopic, view: View) -> Lines:
         view,
         align=["right", "left", "right", "right", "left", "right", "right"],
         bars=4,  # the column of the bars
-        title=say(view, "results of the search that {query} asks", query=word),
+        title=say(view, "what the query of {query} finds", query=word),
         note="score: q·k after scaling · |v|: length of the value · |w·v|: what is handed over",
     )
 
@@ -281,7 +281,7 @@ def _shared_outputs(shared: SharedKeyValue, view: View) -> Lines:
     )
     cosines = say(
         view,
-        "cosine between the two {cosine} · with q: {own} of values, {shared} of keys",
+        "cosine of A·V with A·K {cosine} · of q with A·V {own}, with A·K {shared}",
         cosine=format_fixed(shared.cosine, 2),
         own=format_fixed(shared.query_cosine, 2),
         shared=format_fixed(shared.shared_query_cosine, 2),
