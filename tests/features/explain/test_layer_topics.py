@@ -225,7 +225,7 @@ def test_the_roles_of_a_layer_end_with_commands_that_ask_all_layers(layer: int) 
 
 def test_one_role_is_said_to_be_one_and_seeded_heads_have_none() -> None:
     line = ("explain", "multihead", ROLES, "--model", "minilm", "--layer", "5", "--brief")
-    assert "No other head of this layer has another link" in " ".join(ask(*line).out.split())
+    assert "No other head of this layer has a link" in " ".join(ask(*line).out.split())
     assert "roles" not in topic("multihead")
 
 
