@@ -194,4 +194,5 @@ def test_queries_and_keys_with_a_norm_of_their_own_are_named_and_not_compared(
 def test_names_of_views_are_whole_at_any_width(width: int) -> None:
     screen = ask("explain", "qkv", TEXT, width=width).out
     assert "x·W_…" not in screen
-    assert "…" not in screen.partition("each matrix is")[2].partition("results of")[0]
+    assert "what the query of" in screen
+    assert "…" not in screen.partition("each matrix is")[2].partition("what the query of")[0]
