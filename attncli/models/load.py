@@ -164,19 +164,22 @@ class CheckpointStore:
                 rows.append(embedding.padding)
             else:
                 rows.append(embedding.position_offset + token.index - padding_count)
-        table = partial(self._table_rows, backend, "positions.weight", rows)
-        return with_positions(
-            backend, embedding, x, rows, table, stored="positions.weight" in self.binding.outer
-        )
+        read_vectors = partial(self._table_rows, backend, "positions.weight", rows)
+        # without a table in the checkpoint, sines are computed
+        stored = "positions.weight" in self.binding.outer
+        return with_positions(backend, embedding, x, rows, read_vectors, stored=stored)
 
     def expect(self, layers: range) -> None:
         """Start to read these layers' tensors ahead, all but the feed-forward part of the last,
         which a run may not need."""
         self._deferred_layer = layers.stop - 1
-        bindings = ((layer, bound) for layer in layers for bound in self._bindings_in_order(layer))
-        self._read_ahead(
-            bound for layer, bound in bindings if layer < self._deferred_layer or not bound.feeds
-        )
+        bindings: list[TensorBinding] = []
+        for layer in layers:
+            is_last = layer == self._deferred_layer
+            for bound in self._bindings_in_order(layer):
+                if not (is_last and bound.feeds):  # feeds: it is of the feed-forward part
+                    bindings.append(bound)
+        self._read_ahead(bindings)
 
     def _expect_feed_forward(self, layer: int) -> None:
         """Start to read the feed-forward part of this layer ahead if `expect` left it out."""
@@ -335,18 +338,23 @@ class _LayerWeights(ReadWeights):
         self._store = store
         self._backend = backend
         self._index = index
-        self._places = {
+        # by role: the binding of the tensors that hold it
+        self._bindings = {
             role.name: bound for bound in store.binding.layers[index] for role in bound.roles
         }
+        # by role: what the family multiplies its weight by
         self._factors = store.spec.blocks[index].factors
+        # by role: vectors, and matrices not asked for yet
         self._arrays: dict[str, Array] = {}
-        # the vectors of the last product with a tensor of several roles, and its columns by role
-        self._product_parts: tuple[Array, dict[str, Array]] | None = None
+        # of the last product with a tensor of several roles: the vectors that were multiplied (None
+        # before the first), and the columns of the result by role
+        self._multiplied_vectors: Array | None = None
+        self._columns: dict[str, Array] = {}
 
     def __call__(self, role: str, /) -> Array | None:
         """The weight that plays a role; None where the layer has none. A matrix is not kept: asked
         for again it is read again."""
-        bound = self._places.get(role)
+        bound = self._bindings.get(role)
         arrays = self._arrays
         if bound is None:
             return None
@@ -360,7 +368,7 @@ class _LayerWeights(ReadWeights):
                 arrays[name] = array if name not in self._factors else array * self._factors[name]
         if arrays[role].ndim == 2:
             return arrays.pop(role)
-        return arrays[role]
+        return arrays[role]  # a vector is small and stays
 
     def product(self, name: str, x: Array, backend: Backend) -> Array | None:
         """x·Wᵀ + b, [row, out], computed while W is read from the file; None where W is shared by all
@@ -370,7 +378,7 @@ class _LayerWeights(ReadWeights):
         name: of the module, such as "attn.q". x: [..., row, in].
         """
         role = f"{name}.weight"
-        bound = self._places.get(role)
+        bound = self._bindings.get(role)
         bias = self(f"{name}.bias")
         if bound is None or bound.shared or bound.form in ("stacked", "each"):
             return None
@@ -388,14 +396,13 @@ class _LayerWeights(ReadWeights):
 
         # a tensor of several roles, as q, k and v: one product serves all that are asked for with
         # the same vectors; the columns of the roles not asked for yet are kept
-        vectors, columns = self._product_parts or (None, {})
-        if vectors is not x or role not in columns:
+        if self._multiplied_vectors is not x or role not in self._columns:
             product = multiply()
             if product is None:
                 return None
-            columns = bound.columns(product)
-            self._product_parts = (x, columns)
-        result = columns.pop(role)
+            self._columns = bound.columns(product)
+            self._multiplied_vectors = x
+        result = self._columns.pop(role)
         if bias is None:
             return result
         return result + bias
@@ -567,7 +574,7 @@ def hold_weights(model: Model) -> Model:
         return CachedStore(store)
 
     store = with_kept_weights(model.store)
-    assert store is not None
+    assert store is not None  # for the type checker: a model has a store
     if store is model.store:
         return model
     return replace(
@@ -703,24 +710,28 @@ def load(
             "a checkpoint brings its own weights, sizes, mask, scale and positions",
             expected="a checkpoint's name alone, or weights=, seed=, d_model=",
         )
+    # a model that cannot run is refused as soon as its config.json is there
     fetch = Fetch(note, lambda folder: refuse_unknown(folder, ignore), watch=watch)
     location = locate(str(name_or_dir), variables=variables, fetch=fetch)
-    whole = open_checkpoint(location.folder)
-    labels: tuple[str, ...] = ()
+    whole_checkpoint = open_checkpoint(location.folder)
+    adapter_labels: tuple[str, ...] = ()
     if adapters:
         from attncli.inputs.adapter import merge_adapters, parse_adapter
 
-        whole = merge_adapters(whole, [parse_adapter(adapter) for adapter in adapters])
-        labels = whole.adapters
-    checkpoint = text_model(whole)
+        whole_checkpoint = merge_adapters(
+            whole_checkpoint, [parse_adapter(adapter) for adapter in adapters]
+        )
+        adapter_labels = whole_checkpoint.adapters
+    checkpoint = text_model(whole_checkpoint)
 
     # a family that attn does not implement itself, and the installed transformers does
     foreign_kind = foreign_family(checkpoint)
     if foreign_kind is not None:
         if backend == "numpy" or ignore:
-            what = message("keys of config.json to ignore")
             if backend == "numpy":
                 what = message("the numpy backend")
+            else:
+                what = message("keys of config.json to ignore")
             raise UnsupportedError(
                 "models of the family {foreign_kind} run through transformers, which has no use for"
                 " {what}",
@@ -737,15 +748,16 @@ def load(
             tokenizer_of(checkpoint),
             device=device,
             dtype=dtype,
-            adapters=labels,
+            adapters=adapter_labels,
         )
 
     spec, model_family, warnings = read_spec(checkpoint, ignore)
     binding, decoder_binding = bind(spec, model_family, checkpoint.names(), str(checkpoint.folder))
-    # "auto" chooses by the multiply-adds: about one per parameter of two bytes and token
+    # "auto" chooses by the multiply-adds: about one for each parameter and token; most checkpoints
+    # store a parameter in two bytes
     parameters = sum(info.bytes for info in checkpoint.names().values()) // 2
     work = parameters * TYPICAL_TOKENS * (MANY_TEXTS if hold else 1)
-    operations = choose(backend, device=device, dtype=dtype, work=work)
+    chosen_backend = choose(backend, device=device, dtype=dtype, work=work)
 
     decoder_store = None
     if spec.decoder is not None and decoder_binding is not None:
@@ -754,17 +766,17 @@ def load(
         spec,
         CheckpointStore(spec, checkpoint, binding),
         tokenizer_of(checkpoint),
-        operations,
+        chosen_backend,
         Identity(
             "checkpoint",
             location.name,
             spec.family,
             quantization=checkpoint.quantization,
-            adapters=labels,
+            adapters=adapter_labels,
         ),
         warnings=(*checkpoint.notes, *warnings, *spec.layer_notes()),
         decoder_store=decoder_store,
-        ends=end_token_ids(whole),
+        ends=end_token_ids(whole_checkpoint),  # the config of a part may not state them
     )
     if hold:
         return hold_weights(model)
@@ -917,7 +929,9 @@ def read_spec(
     if model_family is None:
         raise _family_refusal(kind, where)
     config = config_without(checkpoint.config, ignore, where)
-    spec = with_stated_positions(config, seen_both_ways(config, model_family.spec(config)))
+    spec = model_family.spec(config)
+    # settings that any family may have: no causal mask, and the number of positions
+    spec = with_stated_positions(config, seen_both_ways(config, spec))
     if not spec.attending():
         raise UnsupportedError(
             "no layer of this {family} model attends",
@@ -928,6 +942,7 @@ def read_spec(
     warnings = tuple(
         message("config.json's {key} was ignored, as asked", key=key) for key in ignore
     )
+    # last, when all keys that play a part have been read: the others are refused or warned of
     return spec, model_family, warnings + settle(config, model_family.fixed)
 
 
@@ -1009,7 +1024,7 @@ def _one_layer_model(
     weights: str | Path | None,
     seed: int | None,
     sizes: OwnSizes,
-    around: Settings,
+    attention_settings: Settings,
     embedding: np.ndarray[Any, Any] | None,
     tokenizer: Tokenizer,
     backend: Backend,
@@ -1019,11 +1034,11 @@ def _one_layer_model(
     weights: the file; None for seeded weights.
     seed: of those, and of embeddings that a file does not hold; None for 0, or the file's own.
     sizes: what the caller states.
-    around: the settings besides the sizes: mask, scale and positions.
+    attention_settings: the settings besides the sizes: mask, scale and positions.
     embedding: the vectors of exactly the text that will run, [token, d_model]; None for none.
     """
     stated = {name: size for name, size in asdict(sizes).items() if size is not None}
-    settings = replace(around, **stated)
+    settings = replace(attention_settings, **stated)
     if weights is not None:
         from attncli.models.layout import LayoutRequest
         from attncli.models.weight_file import model_of, read_weight_file
@@ -1125,25 +1140,29 @@ def text_model(checkpoint: Checkpoint) -> Checkpoint:
     out. Nothing is read.
     """
     kind = checkpoint.config.get("model_type")
-    every = checkpoint.names()
-    # a config that describes the text model: some tensors may still be of other parts
+    stored_names = checkpoint.names()
+    # a config that describes a text model: its tensors may still go by the names of a larger model
     if kind in MODEL_TYPES or not {"vision_config", "text_config"} & checkpoint.config.keys():
         return _text_alone(checkpoint)
 
-    # the tensors that belong to the text model, by the names that they have in it: whether it has a
-    # prefix of its own tells where to look, or else whether another part has one
-    inside = any(name.startswith(TEXT_PREFIXES) for name in every)
-    beside = any(name.startswith(OTHER_PREFIXES) for name in every)
-    short_names = {name: _name_in_text_model(name, inside=inside, beside=beside) for name in every}
-    names = {name: short for name, short in short_names.items() if short is not None}
-    if names or not every:  # (no tensors at all where only the config is there)
+    # the tensors that belong to the text model: by the name there, the name in the checkpoint
+    text_has_prefix = any(name.startswith(TEXT_PREFIXES) for name in stored_names)
+    image_has_prefix = any(name.startswith(OTHER_PREFIXES) for name in stored_names)
+    text_names: dict[str, str] = {}
+    for name in stored_names:
+        text_name = _name_in_text_model(
+            name, text_has_prefix=text_has_prefix, image_has_prefix=image_has_prefix
+        )
+        if text_name is not None:
+            text_names[text_name] = name
+
+    config = None
+    if text_names or not stored_names:  # (no tensors at all where only the config is there)
         config = text_config(checkpoint.config)
-    else:
-        config = None
-    if config is None:  # refused by the name of the whole model
+    if config is None:  # the caller refuses it by the name of the whole model
         return checkpoint
-    part = checkpoint.part({short: name for name, short in names.items()}, config)
-    unused_count = len(every) - len(names)
+    part = checkpoint.part(text_names, config)
+    unused_count = len(stored_names) - len(text_names)
     part.notes = (
         *checkpoint.notes,
         message(
@@ -1166,11 +1185,11 @@ def _text_alone(checkpoint: Checkpoint) -> Checkpoint:
     larger model, "model.language_model.layers.0…" as "model.layers.0…"; the checkpoint itself where
     any tensor but the output head's lies elsewhere.
     """
-    every = checkpoint.names()
-    outside = [name for name in every if not name.startswith((NESTED_PREFIX, HEAD_PREFIX))]
-    if outside or not any(name.startswith(NESTED_PREFIX) for name in every):
+    stored_names = checkpoint.names()
+    outside = [name for name in stored_names if not name.startswith((NESTED_PREFIX, HEAD_PREFIX))]
+    if outside or not any(name.startswith(NESTED_PREFIX) for name in stored_names):
         return checkpoint
-    short_names = {name.replace(NESTED_PREFIX, "model.", 1): name for name in every}
+    short_names = {name.replace(NESTED_PREFIX, "model.", 1): name for name in stored_names}
     part = checkpoint.part(short_names, checkpoint.config)
     part.notes = checkpoint.notes
     return part
@@ -1180,15 +1199,15 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
     """The config of the text model inside a multimodal model's config; None where there is none. One
     that leaves out sizes gets the defaults of the installed transformers.
     """
+    # the config that the checkpoint states, if it says all that is needed
     inner = config.get("text_config")
-    if isinstance(inner, dict):
-        inner_config = dict(inner)
-    else:
-        inner_config = {}
-    inner_kind = inner_config.get("model_type")
-    is_whole = all(key in inner_config for key in NEEDED_KEYS)
-    if is_whole and isinstance(inner_kind, str) and _is_known(inner_kind):
-        return _tie_embeddings(config, inner_config)
+    stated_config = dict(inner) if isinstance(inner, dict) else {}
+    text_kind = stated_config.get("model_type")
+    has_sizes = all(key in stated_config for key in NEEDED_KEYS)
+    if has_sizes and isinstance(text_kind, str) and _is_known(text_kind):
+        return _tie_embeddings(config, stated_config)
+
+    # else the one that transformers makes of the whole model's config
     kind = config.get("model_type")
     if not isinstance(kind, str) or not library.knows_family(kind):
         return None
@@ -1196,15 +1215,15 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
         settings = transformers.CONFIG_MAPPING[kind].from_dict(dict(config)).get_text_config()
         # with all keys, not only those that differ from the defaults
-        whole: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
+        full_config: dict[str, Any] = json.loads(settings.to_json_string(use_diff=False))
     except (AttnError, MemoryError):
         raise
     # transformers may raise any exception on a config that it does not expect; the user gets an
     # error when the model is built
     except Exception:
         return None
-    if isinstance(whole.get("model_type"), str):
-        return _tie_embeddings(config, whole)
+    if isinstance(full_config.get("model_type"), str):
+        return _tie_embeddings(config, full_config)
     return None
 
 
@@ -1214,28 +1233,35 @@ def _is_known(kind: str) -> bool:
 
 
 def _tie_embeddings(config: Mapping[str, Any], text: dict[str, Any]) -> dict[str, Any]:
-    """The text model's config with `tie_word_embeddings` true if either config sets it."""
-    flags = [
+    """The text model's config with `tie_word_embeddings` (whether the output head is the token table)
+    true if it is true in this config or in the whole model's, else false; left unset if neither
+    states it, as families have defaults of their own.
+
+    config: the whole model's. text: the text model's.
+    """
+    stated_values = [
         part["tie_word_embeddings"] for part in (config, text) if "tie_word_embeddings" in part
     ]
-    if flags:
-        return {**text, "tie_word_embeddings": any(flags)}
+    if stated_values:
+        return {**text, "tie_word_embeddings": any(stated_values)}
     return text
 
 
-def _name_in_text_model(name: str, *, inside: bool, beside: bool) -> str | None:
+def _name_in_text_model(name: str, *, text_has_prefix: bool, image_has_prefix: bool) -> str | None:
     """A tensor's name in the text model alone, from its name in a model of text and images; None for
     a tensor of another part.
 
-    inside: whether any of the model's tensors has the text model's prefix, "language_model." or so.
-    beside: whether any has the prefix of the image model, "visual.".
+    text_has_prefix: whether any of the model's tensors begins with the text model's prefix,
+        "language_model." or so.
+    image_has_prefix: whether any begins with the image model's, "visual." or so.
     """
-    under = next((prefix for prefix in TEXT_PREFIXES if name.startswith(prefix)), None)
-    if under is not None:
-        return name.removeprefix(under)
-    if name.startswith(HEAD_PREFIX):
+    for prefix in TEXT_PREFIXES:
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    if name.startswith(HEAD_PREFIX):  # the head belongs to the text model wherever it stands
         return name
-    if inside or not beside or name.startswith(OTHER_PREFIXES):
+    # without any prefix nothing tells whose tensor it is
+    if text_has_prefix or not image_has_prefix or name.startswith(OTHER_PREFIXES):
         return None
     # the first Qwen-VL: only the image model has a prefix
     return name.removeprefix("model.")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -151,11 +150,11 @@ class Model(Struct, frozen=True, eq=False):
     def __repr__(self) -> str:
         """In one line: where the weights come from, how many layers and heads, what computes them."""
         heads = sorted({self.spec.blocks[layer].attention.heads for layer in self.spec.attending()})
-        places = {"blocks": len(self.spec.blocks), "heads": listing(map(str, heads), " or ")}
         sizes = message(
             "{blocks} layers of {heads} heads, d_model {d_model}",
+            blocks=len(self.spec.blocks),
+            heads=listing(map(str, heads), " or "),
             d_model=self.spec.d_model,
-            **places,
         )
         name = self.identity.name or f"{self.identity.source}, seed {self.identity.seed}"
         notes = ""
@@ -361,16 +360,17 @@ class Model(Struct, frozen=True, eq=False):
             )
         layer_count = len(self.spec.blocks)
         if idle:
-            numbers = sorted(set(numbers_of(layers, layer_count)))
+            layer_numbers = sorted(set(numbers_of(layers, layer_count)))
         else:
-            numbers = self.spec.attending(layers)
-        run.check_indices("layer", numbers, layer_count)
-        by_place: Edits = {}
+            layer_numbers = self.spec.attending(layers)
+        run.check_indices("layer", layer_numbers, layer_count)
+        placed_edits: Edits = {}  # by layer and site
         if edits:
             from attncli.mechanism.edit import edits_by_place
 
-            by_place = edits_by_place(edits, self.spec.blocks, max(numbers, default=-1))
-            self._check_edits(by_place, rows)
+            last_run = max(layer_numbers, default=-1)  # -1: no layer runs
+            placed_edits = edits_by_place(edits, self.spec.blocks, last_run)
+            self._check_edits(placed_edits, rows)
 
         def run_text(stage_names: Collection[str]) -> Iterator[LayerTrace]:
             """The traces of the text with these stages kept, layer by layer."""
@@ -383,22 +383,23 @@ class Model(Struct, frozen=True, eq=False):
                     backend = self._backend_of("float64")
                 else:
                     backend = self.backend
+            # the caller's callback gets numbers of the model's type
             if on_block is None or backend is self.backend:
-                blocks = on_block
+                on_rounded_block = on_block
             else:
-                blocks = round_blocks(self.backend, on_block)
+                on_rounded_block = round_blocks(self.backend, on_block)
             context = self.context(tokens, backend, stage_names, rows)
             context = replace(
                 context,
                 past=past,
-                on_block=blocks,
+                on_block=on_rounded_block,
                 interventions=interventions,
-                edits=by_place,
+                edits=placed_edits,
                 last_queries=last_queries,
             )
-            return self._run_text(tokens, numbers, heads, backend, context)
+            return self._run_text(tokens, layer_numbers, heads, backend, context)
 
-        chosen = self._head_numbers(numbers, heads)
+        chosen = self._head_numbers(layer_numbers, heads)
         name = self.identity.name or self.identity.source
         return TextTrace(
             tokens,
@@ -635,20 +636,22 @@ class Model(Struct, frozen=True, eq=False):
             for block in self.spec.blocks
             for mask in block.attention.mask.parts_of()
         }
+        # buckets of hashed vectors are of one text, too; a decoder's memory belongs to one source
+        # text, and transformers runs one text
         hashes = any(block.attention.hashing is not None for block in self.spec.blocks)
         needs_own_run = hashes or "vectors" in dependences
-        together = self.memory is None and self.own_layers and not needs_own_run
+        can_batch = self.memory is None and self.own_layers and not needs_own_run
         # how much longer the longest text of a batch may be than the shortest, as a share
         if "length" not in dependences:
             waste = WASTE
         else:  # texts of exactly one length need no padding
             waste = 0.0
-        if not together and interventions is not None:
+        if not can_batch and interventions is not None:
             raise UnsupportedError(
                 "texts of this model do not run side by side, and changes are made in batches",
                 expected="a model that reads texts alone, with masks by position",
             )
-        if not together:
+        if not can_batch:
             for place, tokens in enumerate(texts):
                 alone = map(
                     _with_batch_axis, self.trace(tokens, layers=layers, heads=heads, keep=keep)
@@ -796,11 +799,11 @@ class Model(Struct, frozen=True, eq=False):
                 shape=states.shape[-1],
                 width=width,
             )
-        if self.own_layers:
+        if self.own_layers:  # not rounded: each run casts them to the type that it computes in
             memory = self._backend_of("float64").array(states)
         else:
             memory = self.backend.array(states)
-        if self.spec.decoder is None:
+        if self.spec.decoder is None:  # the model is a decoder already, as Whisper's is
             return replace(self, memory=memory)
         # a model that transformers runs has one store for both sides
         store = self.decoder_store or self.store
@@ -894,11 +897,14 @@ def run_batch(
     _check_masks(spec, differ=len(set(lengths)) > 1)
     longest = max(lengths)
 
-    # the vectors of all texts come one after the other; `stop` is where each text ends among them
+    # the vectors of all texts come one after the other, [token, width]; each text's go to its entry
+    # of the batch, and the padding behind them stays 0
     vectors = embed_texts(store, backend, texts)
     hidden = backend.full((len(texts), longest, vectors.shape[-1]), 0.0, backend.dtype_of(vectors))
-    for entry, stop in enumerate(accumulate(lengths)):
-        hidden[entry, : lengths[entry]] = vectors[stop - lengths[entry] : stop]
+    start = 0
+    for entry, length in enumerate(lengths):
+        hidden[entry, :length] = vectors[start : start + length]
+        start += length
 
     # [text, head, query, key]: keys from a text's end on are padding
     ends = backend.array(np.asarray(lengths, np.int64).reshape(-1, 1, 1, 1))
@@ -1010,7 +1016,7 @@ OnBlock = Callable[[int, str, RowBlock], None]
 @np.errstate(over="ignore")
 def round_trace(backend: Backend, trace: LayerTrace) -> LayerTrace:
     """The trace with its arrays in `backend.dtype`; stages that share an array go on sharing it."""
-    # each array is rounded once, under one of the names that it has
+    # each array is rounded once, under one of the names that it has: by the array's id, that name
     name_of_array = {id(array): name for name, array in trace.stages.items()}
     leaving = trace.leaving
 
@@ -1020,7 +1026,8 @@ def round_trace(backend: Backend, trace: LayerTrace) -> LayerTrace:
         return backend.cast(leaving(), backend.dtype)
 
     rounded = {
-        key: _round_stage(backend, name, trace.stages[name]) for key, name in name_of_array.items()
+        array_id: _round_stage(backend, name, trace.stages[name])
+        for array_id, name in name_of_array.items()
     }
     return replace(
         trace,
@@ -1053,17 +1060,14 @@ def _round_stage(backend: Backend, name: str, array: Array) -> Array:
     """A stage rounded to `backend.dtype`; a finite score that would overflow becomes the largest
     finite number, since −∞ marks masked keys."""
     result = backend.cast(array, backend.dtype)
-    # scores and weights, [head, query, key]
-    if name in SQUARE:
-        overflowed = backend.isfinite(array) & ~backend.isfinite(result)
-    else:
-        overflowed = None
-    if overflowed is None or not bool(overflowed.any()):
+    if name not in SQUARE:  # only stages [head, query, key] mark keys
+        return result
+    overflowed = backend.isfinite(array) & ~backend.isfinite(result)
+    if not bool(overflowed.any()):
         return result
     largest = float(np.finfo(backend.dtype).max)
-    return backend.where(
-        overflowed, backend.cast(backend.where(array > 0, largest, -largest), backend.dtype), result
-    )
+    signed_largest = backend.where(array > 0, largest, -largest)
+    return backend.where(overflowed, backend.cast(signed_largest, backend.dtype), result)
 
 
 class TextTrace(NotebookResult):
@@ -1114,7 +1118,7 @@ class TextTrace(NotebookResult):
         self._dtype = dtype
         self.name = name
         self._rows = rows
-        self._runs_left = 1 if once else None
+        self._runs_left = 1 if once else None  # None: any number
         self._weights: Array | None = None
 
     def __iter__(self) -> Iterator[LayerTrace]:

@@ -245,14 +245,14 @@ def logits(
     head = spec.head
     if head is None:
         raise no_output_head(spec)
-    # None where a projection before the matrix belongs to the head and the file lacks it
-    outputs: Array | None = finish(spec, weights, backend, hidden)
-    if head.projection and outputs is not None:
-        outputs = linear_if_any(backend, weights, "head.project", outputs)
-    if outputs is None:
+    normed = finish(spec, weights, backend, hidden)
+    projected: Array | None = normed
+    if head.projection:  # a linear map before the matrix; None where the file lacks it
+        projected = linear_if_any(backend, weights, "head.project", normed)
+    if projected is None:
         raise no_output_head(spec)
     role = _matrix_role(head, weights)  # the head's own matrix, or the token table of a tied one
-    product = _unembed(role, weights, backend, outputs, entries)
+    product = _unembed(role, weights, backend, projected, entries)
     if product is None:
         raise no_output_head(spec)
     scores = product * head.scale
@@ -304,7 +304,7 @@ def _unembedding_tiles(role: str, weights: Weights, entries: slice) -> Iterator[
     entries: all, or from a start to a stop within the vocabulary.
     """
     if isinstance(weights, TableWeights) and weights.has(role):
-        tiles = weights.tiles(role)  # None for a matrix that is small
+        tiles = weights.tiles(role)  # None for a matrix that is small, or not read by its rows
         if entries == slice(None):
             if tiles is not None:
                 yield from tiles
@@ -480,7 +480,7 @@ def parts_through_norm(
 
     centred = centre(total)
     divisor = backend.sqrt(backend.sum(centred * centred, -1) / total.shape[-1] + norm.eps)
-    gain: Array | float = 1.0
+    gain: Array | float = 1.0  # with `unit_offset` the file stores how far it is from 1
     if weight is not None and norm.unit_offset:
         gain = weight + 1.0
     elif weight is not None:
@@ -665,40 +665,43 @@ def run_branches(
     """
     spec = trunk.spec
     backend = trunk.backend
-    whole = trunk.context
     last = len(spec.blocks) - 1
     trunk.store.expect(range(trunk.first, last + 1))
+    # what enters the layer: in the branches so far, and, where `trunk.joint` asks for it, in the one
+    # run that has every change at once
     branches: list[Array] = []
-    # the one run that has every change at once, where `trunk.joint` asks for it
-    together: Array | None = hidden if trunk.joint is not None else None
+    joint_hidden: Array | None = hidden if trunk.joint is not None else None
     for index in range(trunk.first, last + 1):
-        # the text's own run through the layer; in the last one, `asking` says which tokens are read
+        # layers before the last compute all tokens, as the next layer attends to them
+        asking = trunk.asking if index == last else None
+
+        # the text's own run through the layer
         on_layer(index, hidden)
         block = spec.blocks[index]
         weights = cache_weights(trunk.store.layer(backend, index))
-        trace = run_block(backend, block, weights, hidden, whole, index)
-        branch_layer = _BranchLayer(
-            trunk, block, weights, trace, index, trunk.asking if index == last else None
-        )
-        layer_context = replace(
-            whole, keep=frozenset(), asking=trunk.asking if index == last else None
-        )
-        if layer_context.asking is None:
+        trace = run_block(backend, block, weights, hidden, trunk.context, index)
+        layer_context = replace(trunk.context, keep=frozenset(), asking=asking)
+        if asking is None:
             after = trace.after
-        else:  # for the same queries as the others: sums of another shape may round otherwise
+        else:
+            # once more for the same queries as in the branches, which are compared with it: sums of
+            # another shape may round otherwise
             after = run_block(backend, block, weights, hidden, layer_context, index).after
 
         # every weight of the layer has been read above, so that threads only look it up
+        branch_layer = _BranchLayer(trunk, block, weights, trace, index, asking)
         branches = branch_layer.run_all(hidden, branches, leave(trace, weights))
 
         # `trunk.joint` gives the changes of this layer from its trace
-        if trunk.joint is not None and together is not None:
-            rows = layer_context.asking
-            changed = trunk.with_hold(block, trace, values_of_rows(trunk.joint(trace), rows), rows)
-            changes = replace(layer_context, interventions=changed)
-            together = run_block(backend, block, weights, together, changes, index).after
+        if trunk.joint is not None and joint_hidden is not None:
+            interventions = values_of_rows(trunk.joint(trace), asking)
+            interventions = trunk.with_hold(block, trace, interventions, asking)
+            joint_context = replace(layer_context, interventions=interventions)
+            joint_hidden = run_block(
+                backend, block, weights, joint_hidden, joint_context, index
+            ).after
         hidden = after
-    return BranchResult(hidden, branches, together)
+    return BranchResult(hidden, branches, joint_hidden)
 
 
 class _BranchLayer(Struct, frozen=True, eq=False):
@@ -727,26 +730,28 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         leaving: the branches that begin here.
         """
         trunk = self.trunk
-        first = list(islice(leaving, 1))  # taken now, to know whether any begins here
+        # the first of `leaving`, if any begins here; the others are made while the work goes on
+        first_leaving = list(islice(leaving, 1))
         entering = hidden[trunk.start :]
         works: Iterator[Callable[[], Array]] = chain(
             (partial(self.run, part) for part in parts),
-            (partial(self.run, entering, new) for new in chain(first, leaving)),
+            (partial(self.run, entering, new) for new in chain(first_leaving, leaving)),
         )
-        # threads where each has a part to run
-        if trunk.threads > 1 and len(parts) + len(first) >= trunk.threads:
-            pieces = share_work(works, trunk.threads)
+        # threads only where, by what is known so far, each has a part to run
+        if trunk.threads > 1 and len(parts) + len(first_leaving) >= trunk.threads:
+            outputs = share_work(works, trunk.threads)
         else:
-            pieces = [work() for work in works]
+            outputs = [work() for work in works]
 
-        # small pieces are joined up to the size of a part, for large products in the next layer
-        together = pieces[: len(parts)]
-        for new in pieces[len(parts) :]:
-            if together and len(together[-1]) + len(new) <= trunk.part_size:
-                together[-1] = trunk.backend.concat([together[-1], new], 0)  # along the branches
+        # the outputs of new branches are joined to the last piece up to the size of a part, for
+        # large products in the next layer
+        pieces = outputs[: len(parts)]
+        for output in outputs[len(parts) :]:
+            if pieces and len(pieces[-1]) + len(output) <= trunk.part_size:
+                pieces[-1] = trunk.backend.concat([pieces[-1], output], 0)  # along the branches
             else:
-                together.append(new)
-        return together
+                pieces.append(output)
+        return pieces
 
     def run(self, hidden: Array, leaving: LeavingBranches | None = None) -> Array:
         """Run a part of the branches (changed runs of the text) through the layer; returns what leaves
@@ -769,7 +774,7 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         changes: Interventions = {}
         if leaving is not None:
             attention = self.block.attention if leaving.kind == "self" else self.block.cross
-            assert attention is not None
+            assert attention is not None  # a branch of kind "cross" only begins where there is one
             changes = {
                 (self.layer, leaving.kind): (
                     Replace(tuple(range(attention.heads)), leaving.values[..., rows, :]),
@@ -805,6 +810,7 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         if self.block.mixer is not None:
             from attncli.mechanism.mixer import Carry, mix  # few models have one
 
+            # running the mixer over those tokens leaves its state in `carry.after`
             carry = Carry()
             part = LayerPart(backend, self.weights, "mixer")
             mix(part, self.block.mixer, self.trace.stages["hidden"][: self.trunk.start], carry)

@@ -95,6 +95,7 @@ def added_positions(hf_model: Any, entering: Floats) -> Literal["learned", "sinu
     ]
     # tables of positions, which GPT-2 calls wpe
     tables = [module for name, module in modules if "pos" in name or name == "wpe"]
+    # some models keep computed sines in a parameter, too, in a class that is named for them
     learned_tables = [
         module for module in tables if "sinusoid" not in type(module).__name__.lower()
     ]
@@ -112,11 +113,12 @@ def position_encoding(
 
     q, v: [head, token, dim].
     bias: what is added to the scores, [head, query, key]; None for nothing.
-    rotating: whether the module was handed the angles of a rotary embedding. It decides where the
-        values differ from token to token, too (after a recurrence): then the queries tell nothing.
+    rotating: whether the module was handed the angles of a rotary embedding. Only used where the
+        values, too, differ from token to token, as after a recurrence: then queries may differ
+        without RoPE.
     """
     if bias is not None:
-        finite_bias = np.where(np.isfinite(bias), bias, 0.0)
+        finite_bias = np.where(np.isfinite(bias), bias, 0.0)  # -inf only hides a key
         if np.abs(finite_bias).max(initial=0) > 0:
             if _grows_evenly(bias):
                 return Alibi()
@@ -132,16 +134,18 @@ def position_encoding(
 
 
 def _grows_evenly(bias: Floats) -> bool:
-    """Whether a bias on scores, [head, query, key], is linear in the distance wherever it is
-    finite, as ALiBi's is.
+    """Whether the bias of the last query, which sees the most keys, changes by the same step from
+    each key to the next, as ALiBi's does; each head may have its own step.
+
+    bias: what is added to the scores, [head, query, key].
     """
-    # the last query sees all keys; from key to key its bias must grow by the same step
-    last = bias[..., -1, :]
-    steps = np.diff(last[:, np.isfinite(last).all(0)], axis=-1)
-    if steps.shape[-1] <= 1:  # one step is like itself
+    last_row = bias[..., -1, :]  # [head, key]
+    visible_keys = np.isfinite(last_row).all(axis=0)  # -inf hides a key
+    steps = np.diff(last_row[:, visible_keys], axis=-1)  # [head, pair of neighbouring keys]
+    if steps.shape[-1] < 2:  # a single step has none to be compared with
         return False
     largest_change = np.abs(np.diff(steps, axis=-1)).max()
-    # 1e-30: steps that are all 0 do not change either
+    # 1e-30: the bound is above 0, so that steps of 0 pass, too
     return bool(largest_change < SAME_WITHIN * max(np.abs(steps).max(), 1e-30))
 
 
@@ -195,20 +199,20 @@ def probe_model(
     """
     calls: list[Call] = []
 
-    def note(call: Call) -> Array:
-        """Record a call of attention, and return attn's mixed values for it."""
+    def answer(call: Call) -> Array:
+        """Keep a call of attention, and return attn's weighted sums of the values for it."""
         calls.append(call)
         return _attention_of(backend, call).mixed
 
-    # run the text, and collect the calls of attention
+    # run the text, and collect the calls of attention; any member of a list of modules may be a layer
     vocabulary, width = (int(size) for size in hf_model.get_input_embeddings().weight.shape)
     config = hf_model.config.get_text_config()
-    probe = [
-        Token(index, "", _token_ids(hf_model)[0], start=None, end=None)
-        for index in range(PROBE_TOKENS)
+    repeated_id = _token_ids(hf_model)[0]
+    equal_tokens = [
+        Token(index, "", repeated_id, start=None, end=None) for index in range(PROBE_TOKENS)
     ]
     side = HostedSide(hf_model, family, backend.device, list_members(hf_model), memory=memory)
-    record, output = forward(side, probe, note)
+    record, output = forward(side, equal_tokens, answer)
     if not calls:
         what = message(
             "no attention of this {family} model goes through transformers' interface",
@@ -217,50 +221,55 @@ def probe_model(
         expected = message("layers that attend, whose attention the library lets others compute")
         raise UnsupportedError(what, where=where, expected=expected)
 
-    # the layers are the members of those module lists in which some member attends
-    calls_of_layer: dict[int, list[Call]] = {}
+    # a call's `layer` is the number of the list member that made it, among all members that ran
+    calls_of_member: dict[int, list[Call]] = {}
     for call in calls:
-        calls_of_layer.setdefault(call.layer, []).append(call)
-    by_layer = [
-        (passage, calls_of_layer.get(layer, [])) for layer, passage in enumerate(record.passages)
+        calls_of_member.setdefault(call.layer, []).append(call)
+    # the record of each member (a Passage), with its calls, none for one that does not attend
+    member_calls = [
+        (passage, calls_of_member.get(member, [])) for member, passage in enumerate(record.passages)
     ]
-    modules = list_members(
-        hf_model, beside=[passage.module for passage, own_calls in by_layer if own_calls]
-    )
+
+    # the layers are the members of those lists in which some member attends
+    attending_modules = [passage.module for passage, own_calls in member_calls if own_calls]
+    modules = list_members(hf_model, beside=attending_modules)
     layer_calls = [
-        (passage, own_calls) for passage, own_calls in by_layer if passage.module in modules
+        (passage, own_calls) for passage, own_calls in member_calls if passage.module in modules
     ]
     _check_calls([len(own_calls) for _, own_calls in layer_calls], family, where, memory)
     record.check_vectors(
-        layer for layer, (passage, _) in enumerate(by_layer) if passage.module in modules
+        member for member, (passage, _) in enumerate(member_calls) if passage.module in modules
     )
     side = replace(side, layers=modules, attending=tuple(record.attending))
     # whether transformers shows attention weights before sinks take their share
     before_sinks = compare_attention(side, backend, where)
 
-    # describe each layer; one without attention borrows the sizes of the first one with it; what
-    # enters the first layer tells of the embedding
+    # what enters the first layer tells of the embedding: some models project the table's vectors
     first_passage, _ = layer_calls[0]
     entering = first_passage.entering
-    inner = width
+    layer_width = width
     positions = None
     if entering is not None:
-        inner = int(entering.shape[-1])
+        layer_width = int(entering.shape[-1])
         positions = added_positions(hf_model, backend.numpy(entering))
-    attending = next(own_calls for _, own_calls in layer_calls if own_calls)
+    embedding = Embedding(
+        width=None if layer_width == width else width,
+        positions=positions,
+        types=type_count(hf_model),
+    )
+
+    # describe each layer; one without attention borrows the sizes of the first one with it
+    first_calls = next(own_calls for _, own_calls in layer_calls if own_calls)
     blocks = []
     for layer, (passage, own_calls) in enumerate(layer_calls):
         if own_calls:
             blocks.append(_block(own_calls, config, layer, backend, instead=""))
         else:
             mixer = mixer_name(hf_model, passage)
-            blocks.append(_block(attending, config, layer, backend, instead=mixer))
-    embedding = Embedding(
-        width=None if inner == width else width, positions=positions, types=type_count(hf_model)
-    )
+            blocks.append(_block(first_calls, config, layer, backend, instead=mixer))
     spec = Spec(
         family=family,
-        d_model=inner,
+        d_model=layer_width,
         vocabulary=vocabulary,
         blocks=tuple(blocks),
         embedding=embedding,
@@ -275,7 +284,7 @@ def added_biases(hf_model: Any, passages: Sequence[Passage]) -> tuple[str, ...]:
     role are left out.
     """
     names = {module: name.rpartition(".")[2] for name, module in hf_model.named_modules()}
-    biased: dict[str, None] = {}
+    biased: dict[str, None] = {}  # a set that keeps its order
     for passage in passages:
         # a layer may have made one call of attention, two, or none
         for part, (inner_maps, output_map) in zip(("attn", "cross"), passage.maps, strict=False):
@@ -322,12 +331,14 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
     """
     tokens = _different_tokens(side.hf_model)
     family = repr(side.family)
-    visible: list[Array | None] = []
+    limit = FURTHEST_APART[backend.dtype]
+    masks: list[Array | None] = []  # of each call of the first run, in which attn attends
+    call_numbers = count()  # of the second run, in which transformers does
     before_sinks = False
 
-    def note(call: Call) -> Array:
-        """Record the mask of a call of attention, and return attn's mixed values for it."""
-        visible.append(call.visibility)
+    def answer(call: Call) -> Array:
+        """Keep the mask of a call of attention, and return attn's weighted sums of the values."""
+        masks.append(call.visibility)
         return _attention_of(backend, call).mixed
 
     def compare(call: Call, mixed: Array, weights: Array | None) -> None:
@@ -336,7 +347,7 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
         """
         nonlocal before_sinks
         number = next(call_numbers)  # calls come in the same order as in the first run
-        if number >= len(visible) or not _same_mask(call.visibility, visible[number]):
+        if number >= len(masks) or not _same_mask(call.visibility, masks[number]):
             raise UnsupportedError(
                 "transformers masks layer {layer} of this {family} model in a way that attn does"
                 " not know",
@@ -368,7 +379,7 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
                 before_sinks = True
             apart = max(apart, _relative_difference(backend, own_weights, weights))
 
-        if not apart <= limit:
+        if not apart <= limit:  # a difference of NaN is refused, too
             raise UnsupportedError(
                 "the attention of layer {layer} of this {family} model differs from transformers'"
                 " own by {apart:.1g}",
@@ -380,10 +391,7 @@ def compare_attention(side: HostedSide, backend: Backend, where: str) -> bool:
                 limit=limit,
             )
 
-    # one run with attn's attention, then one with the library's own
-    call_numbers = count()
-    limit = FURTHEST_APART[backend.dtype]
-    forward(side, tokens, note)
+    forward(side, tokens, answer)
     own_attention(side, tokens, compare)
     return before_sinks
 
@@ -414,20 +422,21 @@ def _token_ids(hf_model: Any) -> list[int]:
 def _different_tokens(hf_model: Any) -> list[Token]:
     """A text of various tokens, longer than the model's windows where these are short."""
     config = hf_model.config.get_text_config()
-    codes = _token_ids(hf_model)
-    sizes = [size for key in WINDOW_KEYS if isinstance(size := getattr(config, key, None), int)]
-    longest = getattr(config, "max_position_embeddings", None)
-    usual_length, longest_reach = COMPARED_LENGTHS
-    # windows that are wider stay untested, as the text would be long
-    reach = max((size for size in sizes if size < longest_reach), default=0)
-    # some tokens beyond the widest window; a small config's positions are not all used, as some
-    # models keep the first ones for themselves (RoBERTa's begin after the padding id)
-    length = max(usual_length, reach + PROBE_TOKENS)
-    if isinstance(longest, int) and longest > 2 * PROBE_TOKENS:
-        length = min(length, longest - PROBE_TOKENS)
+    token_ids = _token_ids(hf_model)
+    usual_length, wide_window = COMPARED_LENGTHS
+    stated_windows = [getattr(config, key, None) for key in WINDOW_KEYS]
+    # wider windows stay untested, as the text would be long
+    windows = [width for width in stated_windows if isinstance(width, int) and width < wide_window]
+    # some tokens more than the widest window, so that it hides keys
+    length = max(usual_length, max(windows, default=0) + PROBE_TOKENS)
+    # a small config's positions are not all used, as some models keep the first ones for themselves
+    # (RoBERTa's begin after the padding id); of hardly any positions nothing can be spared
+    position_count = getattr(config, "max_position_embeddings", None)
+    if isinstance(position_count, int) and position_count > 2 * PROBE_TOKENS:
+        length = min(length, position_count - PROBE_TOKENS)
     # squares of the index: ids in no regular order
     return [
-        Token(index, "", codes[index * index % len(codes)], start=None, end=None)
+        Token(index, "", token_ids[index * index % len(token_ids)], start=None, end=None)
         for index in range(length)
     ]
 
@@ -589,6 +598,7 @@ class ForeignModel(Model, frozen=True, eq=False):
         # by layer and which of its attentions it is, 0 for self-attention, 1 for cross-attention
         traces: dict[tuple[int, int], LayerTrace] = {}
         self.store.expect(range(len(self.spec.blocks)))
+        # of layers that were not asked for no stage is kept and no rows are reported
         unwatched = replace(context, keep=frozenset(), on_block=None)
 
         def answer(call: Call) -> Array:
@@ -649,14 +659,15 @@ class ForeignModel(Model, frozen=True, eq=False):
         passage: the layer's record.
         nth: which of the layer's attentions, 0 for self-attention, 1 for cross-attention.
         """
-        # where an output projection was noticed, "out" is its result, and "concat" its input
+        # before the layer has run, "out" holds the joined heads; where an output projection was
+        # noticed, these are its input, "concat", and its result is "out"
         output = passage.out[nth]
         stages = {name: array for name, array in trace.stages.items() if name != "out"}
         if output is not None:
             stages["concat"] = trace.stages["out"]
         stages["out"] = trace.stages["out"] if output is None else output
 
-        # an input of another shape holds more than the tokens' vectors
+        # an input of another shape holds more than the tokens' vectors, and is left out
         hidden = passage.attention_inputs[nth]
         if hidden is not None and hidden.shape == stages["out"].shape:
             stages["hidden"] = hidden
@@ -681,12 +692,16 @@ class ForeignModel(Model, frozen=True, eq=False):
             spec = block.attention
         else:
             spec = block.cross
-        # which keys each query may see: by transformers' mask and by the interventions
-        links = visible_links(
+        # which keys each query may see: those that neither transformers' mask nor an intervention
+        # hides; None stands for all
+        visibility = call.visibility
+        kept_links = visible_links(
             backend, changes, spec.heads, np.arange(call.q.shape[-2]), call.k.shape[-2]
         )
-        if links is not None and call.visibility is not None:
-            links = links & call.visibility
+        if visibility is None:
+            visibility = kept_links
+        elif kept_links is not None:
+            visibility = kept_links & visibility
         # sinks are parameters: `array_as_is` cuts off their gradient, which
         # other threads would record
         rule = Rule(
@@ -695,7 +710,7 @@ class ForeignModel(Model, frozen=True, eq=False):
             mask=spec.mask.bind(backend, call.q, call.k, spec.scale, spec.softcap),
             bias=call.bias,
             sinks=None if call.sinks is None else backend.array_as_is(call.sinks),
-            visibility=call.visibility if links is None else links,
+            visibility=visibility,
         )
 
         if context.on_block is None:
@@ -734,8 +749,10 @@ def load_foreign(
     """A Model that transformers runs with attention computed by attn: of any family that it knows
     and whose attention goes through its interface.
 
-    name: the model's, for documents. device: None for the CPU. adapters: those that are merged into
-    the weights, for documents.
+    name: the model's, for documents.
+    device: None for the CPU.
+    adapters: those that are merged into the weights, for documents.
+
     Raises as `transformers_model.build`, InputError for missing tensors, and UnsupportedError for
     attention of the library's own making.
     """
@@ -761,36 +778,35 @@ def load_foreign(
             family=repr(family),
         )
 
-    # short runs show the Spec: of the whole model, or of encoder and decoder
-    first = probe_model(hf_model, family, backend, where)
-    spec = first.spec
-    layers = first.side.layers
-    attending = first.side.attending
+    # short runs show the Spec: of the whole model, or of the encoder and then its decoder
+    probe = probe_model(hf_model, family, backend, where)
+    spec = probe.spec
+    layers = probe.side.layers
+    attending = probe.side.attending
     if hf_model.config.is_encoder_decoder:
-        second = probe_model(hf_model, family, backend, where, memory=first.output)
-        config = checkpoint.config
+        decoder_probe = probe_model(hf_model, family, backend, where, memory=probe.output)
         # where only the padding token is stated, the decoder begins with that, as T5's does
-        start = config.get("decoder_start_token_id", config.get("pad_token_id"))
-        spec = replace(
-            spec, decoder=replace(second.spec, start=start if isinstance(start, int) else None)
-        )
-        layers = (*layers, *second.side.layers)
-        attending = (*attending, *second.side.attending)
+        config = checkpoint.config
+        stated_start = config.get("decoder_start_token_id", config.get("pad_token_id"))
+        start = stated_start if isinstance(stated_start, int) else None
+        spec = replace(spec, decoder=replace(decoder_probe.spec, start=start))
+        layers = (*layers, *decoder_probe.side.layers)
+        attending = (*attending, *decoder_probe.side.attending)
 
     warnings = [*checkpoint.notes, WARNING, *spec.layer_notes()]
-    if first.streams > 1:
+    if probe.streams > 1:
         warnings.append(
             message(
                 "between layers each token has {streams} vectors; what enters and leaves a layer is"
                 " their mean",
-                streams=first.streams,
+                streams=probe.streams,
             )
         )
-    if first.before_sinks:
+    if probe.before_sinks:
         warnings.append(SINKS_WARNING)
     return ForeignModel(
         spec,
-        TransformersStore(family, checkpoint.bytes_read),
+        TransformersStore(family, checkpoint.bytes_read),  # all weights are read by now
         tokenizer,
         backend,
         Identity(

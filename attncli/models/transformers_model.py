@@ -60,29 +60,32 @@ def build(
     """A transformers model on the CPU with the checkpoint's weights, and the names of parameters
     that the checkpoint lacks, which hold arbitrary numbers.
 
-    attention: the name under which transformers knows what computes it. Raises UnsupportedError for
-    a family that transformers does not know or cannot build from this config, InputError for a
-    config of more than the checkpoint holds or for tensors that are damaged, LimitError for a model
-    larger than the free memory.
+    attention: the name under which the function that computes attention is registered with
+        transformers.
+    dtype: what the model computes in, such as "float32".
+
+    Raises UnsupportedError for a family that transformers does not know or cannot build from this
+    config, InputError for a config of more than the checkpoint holds or for tensors that are
+    damaged, LimitError for a model larger than the free memory.
     """
     torch = import_torch()
-    kind, config = library_model(checkpoint, family)
+    model_class, config = library_model(checkpoint, family)
     settings = {
         "config": config,
         "attn_implementation": attention,
-        "experts_implementation": "eager",
+        "experts_implementation": "eager",  # the plain way, which every device can compute
         "dtype": getattr(torch, dtype),
     }
     with library_errors(family, str(checkpoint.folder)), checkpoint:
         tensors = _torch_tensors(checkpoint, dtype)
-        model_with = partial(_filled_model, torch, kind, checkpoint, settings)
-        model, missing = model_with(tensors)
-        prefix = f"{kind.base_model_prefix}."
+        fill_model = partial(_filled_model, torch, model_class, checkpoint, settings)
+        model, missing = fill_model(tensors)
+        prefix = f"{model_class.base_model_prefix}."
         if missing and any(name.startswith(prefix) for name in tensors):
-            # the library renames "….norm." in layers, and by mistake "model.norm.": without the
-            # prefix it does not
-            del model
-            model, missing = model_with(
+            # the library renames "….norm." in layers, and by mistake "model.norm.", too; names
+            # without the prefix it leaves as they are
+            del model  # not two models in memory at once
+            model, missing = fill_model(
                 {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
             )
     return model.eval(), missing
@@ -90,19 +93,19 @@ def build(
 
 def _filled_model(
     torch: Any,
-    kind: Any,
+    model_class: Any,
     checkpoint: Checkpoint,
     settings: Mapping[str, Any],
     tensors: dict[str, Array],
 ) -> tuple[Any, list[str]]:
-    """Build a transformers model of the class `kind` from these tensors; returns it and the names of
-    the parameters that no tensor fills.
+    """Build a transformers model of this class from these tensors; returns it and the names of the
+    parameters that no tensor fills.
 
     settings: further arguments of `from_pretrained`.
     """
     with _bounded_model(torch, checkpoint):
         # None in place of a folder: the tensors are handed over
-        model, notes = kind.from_pretrained(
+        model, notes = model_class.from_pretrained(
             None, state_dict=tensors, output_loading_info=True, **settings
         )
     return model, sorted(notes["missing_keys"])
@@ -162,12 +165,11 @@ def library_model(checkpoint: Checkpoint, family: str) -> tuple[Any, Any]:
                 family=repr(family),
             )
         config = configs[family].from_dict(_harmless_keys(checkpoint.config, where))
-        classes = models[configs[family]]
-        kind = classes
-        if isinstance(classes, tuple):  # Funnel has a second class, without a decoder
-            kind = classes[0]
+        model_class = models[configs[family]]
+        if isinstance(model_class, tuple):  # Funnel has a second class, without a decoder
+            model_class = model_class[0]
 
-        reads = _modalities(kind)
+        reads = _modalities(model_class)
         if reads != ["text"]:
             what = message(
                 "a {family} model reads {reads}, not text alone",
@@ -175,27 +177,27 @@ def library_model(checkpoint: Checkpoint, family: str) -> tuple[Any, Any]:
                 reads=listing(reads, " and "),
             )
             raise UnsupportedError(what, where=where, expected="a model of text")
-    return kind, config
+    return model_class, config
 
 
 OTHER_INPUTS = ("pixel_", "input_features", "input_values", "image_", "video_")
 """How the arguments of transformers' models begin that are no text."""
 
 
-def _modalities(kind: Any) -> list[str]:
+def _modalities(model_class: Any) -> list[str]:
     """The kinds of input that a class of transformers' reads, such as "text" and "image".
 
     The class's own attribute says so. A text model that inherits the attribute of a model of text
     and images is judged by the arguments of its `forward` instead.
     """
-    stated = kind.input_modalities
+    stated = model_class.input_modalities
     if isinstance(stated, str):
         reads = [stated]
     else:
         reads = list(stated)
-    if "input_modalities" in vars(kind):
+    if "input_modalities" in vars(model_class):  # its own, not inherited
         return reads
-    names = list(signature(kind.forward).parameters)
+    names = list(signature(model_class.forward).parameters)
     if "input_ids" in names and not any(name.startswith(OTHER_INPUTS) for name in names):
         return ["text"]
     return reads
@@ -237,20 +239,18 @@ def _harmless_keys(values: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _torch_tensors(checkpoint: Checkpoint, dtype: str) -> dict[str, Array]:
     """Every tensor of the checkpoint as a torch tensor, by name. For a model in float32 or float64
-    floats are read in that type; else tensors keep the type in which they are stored.
+    floats are read in that type; else tensors keep the type in which they are stored, and
+    transformers converts them.
     """
-    keeper = choose("torch", device="cpu", dtype=dtype)
-    checkpoint.ahead(list(checkpoint.names()))
-    if dtype in ("float32", "float64"):
-        wide_dtype = dtype
-    else:
-        wide_dtype = None
-    return {
-        name: keeper.array_as_is(
-            checkpoint.read(name, wide_dtype if info.dtype in FLOATS else None)
-        )
-        for name, info in checkpoint.names().items()
-    }
+    backend = choose("torch", device="cpu", dtype=dtype)
+    tensor_infos = checkpoint.names()
+    checkpoint.ahead(list(tensor_infos))  # a thread reads the next ones meanwhile
+    float_dtype = dtype if dtype in ("float32", "float64") else None  # None: as stored
+    tensors = {}
+    for name, info in tensor_infos.items():
+        numbers = checkpoint.read(name, float_dtype if info.dtype in FLOATS else None)
+        tensors[name] = backend.array_as_is(numbers)
+    return tensors
 
 
 @contextmanager
@@ -261,23 +261,23 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
     stored_numbers = sum(map(prod, shapes))
     # tied tables come of one tensor, and some parameters, as of a pooler, of none
     tensors_besides, numbers_besides = BESIDES
-    most = PARAMETERS_PER_TENSOR * len(shapes) + tensors_besides
+    most_tensors = PARAMETERS_PER_TENSOR * len(shapes) + tensors_besides
     most_numbers = PARAMETERS_PER_TENSOR * stored_numbers + numbers_besides
     free = free_memory()
     registered_names: set[tuple[int, str]] = set()  # by module and name, of all tensors so far
     numbers = 0  # of all parameters so far
     size = 0  # bytes of all tensors so far
 
-    def parameter(module: Any, name: str, tensor: Any) -> None:
-        """Count a parameter that is registered. Raises InputError for more than the weights can
-        fill.
+    def count_parameter(module: Any, name: str, tensor: Any) -> None:
+        """Called when a parameter is registered: count it and its numbers. Raises InputError for
+        more than the weights can fill.
         """
         nonlocal numbers
-        # filling a parameter registers it again
+        # filling a parameter registers it again; None is a parameter that the module does without
         if tensor is None or (id(module), name) in registered_names:
             return
         numbers += tensor.numel()
-        if len(registered_names) >= most or numbers > most_numbers:
+        if len(registered_names) >= most_tensors or numbers > most_numbers:
             raise InputError(
                 "config.json describes a model of more than {registered_names:,} tensors and"
                 " {numbers:,} numbers",
@@ -291,11 +291,11 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
                 tensor_infos=len(shapes),
                 tensor_infos_2=stored_numbers,
             )
-        buffer(module, name, tensor)
+        count_bytes(module, name, tensor)
 
-    def buffer(module: Any, name: str, tensor: Any) -> None:
-        """Count the bytes of a tensor that is registered. Raises LimitError beyond what memory is
-        free.
+    def count_bytes(module: Any, name: str, tensor: Any) -> None:
+        """Called when a buffer is registered, and for each parameter: count its bytes. Raises
+        LimitError beyond what memory is free.
         """
         nonlocal size
         if tensor is None or (id(module), name) in registered_names:
@@ -311,8 +311,9 @@ def _bounded_model(torch: Any, checkpoint: Checkpoint) -> Iterator[None]:
             raise LimitError(what, where=str(checkpoint.folder), expected=expected)
 
     modules = torch.nn.modules.module
-    on_parameter = modules.register_module_parameter_registration_hook(parameter)
-    with on_parameter, modules.register_module_buffer_registration_hook(buffer):
+    on_parameter = modules.register_module_parameter_registration_hook(count_parameter)
+    on_buffer = modules.register_module_buffer_registration_hook(count_bytes)
+    with on_parameter, on_buffer:  # each hook is removed at the end
         yield
 
 
@@ -575,17 +576,20 @@ def latent_of(config: Any, head_dim: int) -> Latent | None:
     head_dim: the width of a head's query.
     """
     # `type … is int` below, as True is no width
-    narrow = getattr(config, "kv_lora_rank", None)
-    rotated = getattr(config, "qk_rope_head_dim", None)
-    if type(narrow) is not int or type(rotated) is not int or not 0 < rotated < head_dim:
+    narrow_width = getattr(config, "kv_lora_rank", None)
+    rotary_width = getattr(config, "qk_rope_head_dim", None)
+    if type(narrow_width) is not int or type(rotary_width) is not int:
         return None
-    query = getattr(config, "q_lora_rank", None)
-    eps = float(getattr(config, "rms_norm_eps", 1e-6))
+    if not 0 < rotary_width < head_dim:
+        return None
+    query_width = getattr(config, "q_lora_rank", None)  # None: queries come from the input at once
+    eps = float(getattr(config, "rms_norm_eps", 1e-6))  # DeepSeek-V2's own default
     return Latent(
-        query=query if type(query) is int else None,
-        keys=narrow,
+        query=query_width if type(query_width) is int else None,
+        keys=narrow_width,
         norm=Norm("rms", eps),
-        straight=rotated,
+        # the rotated entries of keys are those that are not projected from the narrow vector
+        straight=rotary_width,
     )
 
 
@@ -611,10 +615,11 @@ def projection_roles(name: str) -> tuple[str, ...]:
     name does not tell.
     """
     name = name.lower()
-    # twice, for both ends: "w_q_proj" becomes "q_proj", then "q"
+    # twice, as what stood around one affix may be another: "wq_proj" becomes "wq", then "q"
     core = PROJECTION_AFFIXES.sub("", PROJECTION_AFFIXES.sub("", name))
-    if name in LATENT_ROLES or core in LATENT_ROLES:
-        return (LATENT_ROLES.get(name) or LATENT_ROLES[core],)
+    for spelling in (name, core):
+        if spelling in LATENT_ROLES:
+            return (LATENT_ROLES[spelling],)
     if core in FUSED_NAMES or core == "qkv":
         return ("q", "k", "v")
     # "query_key_value" becomes "qkv"
@@ -702,9 +707,12 @@ def _token_vectors(
     The tensor is [token, width], or has a batch axis of length 1 before. A model with several
     vectors for each token has [batch, token, stream, width] or [stream, batch, token, width]; then
     their mean is taken.
+
     first: the values to look through first.
-    then: looked through where `first` holds none, for one vector per token only.
+    then: looked through where `first` holds none, for one vector per token only: what else has four
+        axes may be a mask.
     """
+    # with each group of values, the most axes of a tensor that counts
     for values, most_axes in ((first, 4), (then, 3)):
         for value in values:
             if not torch.is_tensor(value) or not value.is_floating_point():
@@ -867,19 +875,19 @@ def own_attention(side: HostedSide, tokens: Sequence[Token], watch: Watch) -> No
 def _run_side(
     side: HostedSide,
     tokens: Sequence[Token],
-    attending: Callable[[Passages], AbstractContextManager[None]],
+    attention_context: Callable[[Passages], AbstractContextManager[None]],
 ) -> tuple[Passages, Array]:
     """Run an encoder, a decoder or a whole model; returns the layers' records and the last vectors,
     [token, width].
 
-    attending: called with the records for a context manager within which the model runs, and which
-        replaces or observes its attention.
+    attention_context: called with the records, gives a context manager within which the model runs
+        and which replaces or observes its attention.
     """
     torch: Any = import_module("torch")
     hf_model = side.hf_model
-    ids = [token.id for token in tokens]
-    rows = hf_model.get_input_embeddings().weight.shape[0]
-    if any(code is None or not 0 <= code < rows for code in ids):
+    ids = [token.id for token in tokens]  # None where a tokenizer without ids made the token
+    vocabulary = hf_model.get_input_embeddings().weight.shape[0]
+    if any(code is None or not 0 <= code < vocabulary for code in ids):
         raise InputError(
             "a token is outside the embedding",
             expected="a tokenizer that belongs to this checkpoint",
@@ -896,8 +904,9 @@ def _run_side(
     if side.memory is not None:
         memory_count = len(side.memory)
     passages = Passages(side.family, len(tokens), memory_count)
-    watched = note_passages(side.layers, side.attending, passages)
-    with torch.no_grad(), library_errors(side.family, where=""), watched, attending(passages):
+    layer_hooks = note_passages(side.layers, side.attending, passages)
+    errors = library_errors(side.family, where="")
+    with torch.no_grad(), errors, layer_hooks, attention_context(passages):
         if side.memory is not None:
             outputs: Any = import_module("transformers.modeling_outputs")
             # with the fields of all other encoder outputs, and those that a decoder of experts reads
@@ -905,7 +914,7 @@ def _run_side(
             out = hf_model(
                 encoder_outputs=encoder_output, decoder_input_ids=id_tensor, use_cache=False
             )
-        elif hf_model.config.is_encoder_decoder:
+        elif hf_model.config.is_encoder_decoder:  # without memory, the encoder is the side to run
             out = hf_model.get_encoder()(**inputs)
         else:
             out = hf_model(**inputs, use_cache=False)
@@ -928,15 +937,17 @@ def _reset_dynamic_rotary(hf_model: Any) -> None:
     """Set dynamic rotary embeddings (NTK) back to their first frequencies; transformers keeps those
     of the longest text so far, which would change later texts."""
     for module in hf_model.modules():
-        trained = getattr(module, "original_max_seq_len", None)
-        if trained is not None:
-            for name, first in list(module.named_buffers(recurse=False)):
-                if name.endswith("original_inv_freq"):
-                    # a type of layer and "_", where these have frequencies of their own
-                    prefix = name.removesuffix("original_inv_freq")
-                    # a copy, since some models change the frequencies in place
-                    setattr(module, f"{prefix}inv_freq", first.clone())
-                    setattr(module, f"{prefix}max_seq_len_cached", trained)
+        trained_length = getattr(module, "original_max_seq_len", None)
+        if trained_length is None:  # no rotary embedding
+            continue
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            if name.endswith("original_inv_freq"):
+                # a type of layer and "_", where these have frequencies of their own
+                prefix = name.removesuffix("original_inv_freq")
+                # a copy, since some models change the frequencies in place
+                setattr(module, f"{prefix}inv_freq", buffer.clone())
+                # the longest text so far: a longer one makes the library compute new frequencies
+                setattr(module, f"{prefix}max_seq_len_cached", trained_length)
 
 
 _answering: ContextVar[tuple[Answer, Passages]] = ContextVar("answering")
@@ -961,14 +972,14 @@ def _beside_attention(watch: Watch, passages: Passages) -> Iterator[None]:
     torch: Any = import_module("torch")
     interface: Any = type(import_module("transformers.modeling_utils").ALL_ATTENTION_FUNCTIONS)
     usual = interface.get_interface
-    running = get_ident()
+    own_thread = get_ident()
 
     def get_interface(functions: Any, name: str, default: Callable[..., Any]) -> Callable[..., Any]:
         """The attention function that transformers would use; in this thread, one that also reports
         to `watch`.
         """
         eager = usual(functions, name, default)
-        if get_ident() != running:  # another thread's model
+        if get_ident() != own_thread:  # the patch is seen by other threads' models, too
             return eager
 
         def observe(module: Any, *args: Any, **extras: Any) -> Any:
@@ -1038,12 +1049,10 @@ def _call_of(
     extras: "softcap", "s_aux" (sinks), "position_bias", "indices" (the keys that each query chose).
     """
     torch: Any = import_module("torch")
-    visibility = None
-    bias = None
     others = [
         name
-        for name, value in extras.items()
-        if torch.is_tensor(value) and name not in KNOWN_TENSORS
+        for name, extra in extras.items()
+        if torch.is_tensor(extra) and name not in KNOWN_TENSORS
     ]
     if others:
         raise UnsupportedError(
@@ -1052,8 +1061,11 @@ def _call_of(
         )
 
     passages.check_attention(query, key, value, attention_mask, extras.get("s_aux"))
+    visibility = None  # all keys are visible
+    bias = None  # nothing is added to scores
     if attention_mask is not None:
-        # what transformers adds to scores: the lowest number there is hides a key, others are a bias
+        # what transformers adds to scores: the lowest number there is hides a key, others are a
+        # bias; half of it, as a bias may have been added to the lowest number
         added = attention_mask[0, :, :, : key.shape[-2]]
         visibility = added > torch.finfo(added.dtype).min / 2
         added_to_visible = added.masked_fill(~visibility, 0.0)
@@ -1062,14 +1074,14 @@ def _call_of(
             visibility = None
 
     if extras.get("indices") is not None:  # the keys that each query chose, [batch, query, choice]
-        among = torch.zeros(
+        none_chosen = torch.zeros(
             (1, query.shape[-2], key.shape[-2]), dtype=torch.bool, device=query.device
         )
-        among = among.scatter(-1, extras["indices"][:1].long(), value=True)
+        chosen = none_chosen.scatter(-1, extras["indices"][:1].long(), value=True)
         if visibility is None:
-            visibility = among
+            visibility = chosen
         else:
-            visibility = visibility & among
+            visibility = visibility & chosen
     if extras.get("position_bias") is not None:
         if bias is None:
             bias = extras["position_bias"][0]
