@@ -159,12 +159,12 @@ class Config:
         value = self._required_value(keys, default)
         fits = isinstance(value, int | float) and SMALLEST_NUMBER <= value <= LARGEST_NUMBER
         if isinstance(value, bool) or not fits:
-            limits = {"smallest_number": SMALLEST_NUMBER, "largest_number": LARGEST_NUMBER}
-            raise self._value_error(
-                keys,
-                value,
-                message("a number from {smallest_number:g} to {largest_number:g}", **limits),
+            expected = message(
+                "a number from {smallest_number:g} to {largest_number:g}",
+                smallest_number=SMALLEST_NUMBER,
+                largest_number=LARGEST_NUMBER,
             )
+            raise self._value_error(keys, value, expected)
         return float(value)
 
     def cap(self, key: str, default: float | None) -> float | None:
@@ -218,14 +218,14 @@ class Config:
             return None
         fits = isinstance(value, list) and all(isinstance(item, kind) for item in value)
         if not fits or count not in (None, len(value)):
+            # a list may be long: the error tells its length alone
+            shown_value = value
             if isinstance(value, list):
-                description = message("a list of {value}", value=len(value))
-            else:
-                description = value
+                shown_value = message("a list of {value}", value=len(value))
             expected = message(
                 "a list of {count} values of one kind", count="" if count is None else count
             )
-            raise self._value_error((key,), description, expected)
+            raise self._value_error((key,), shown_value, expected)
         return value
 
     def section(self, key: str) -> Config | None:
@@ -462,9 +462,10 @@ def rope(
     # read also where nothing is scaled, so that the key does not count as unknown
     config.optional("max_position_embeddings", "n_positions")
 
-    # base and share: what `rope_parameters` or `rope_scaling` say wins over the keys outside
+    # base and rotated share of each head: what `rope_parameters` or `rope_scaling` say ("inside")
+    # wins over the keys outside
     outside_theta = config.number(*theta_keys, default=default_theta)
-    share = config.number(
+    outside_share = config.number(
         *partial_keys, default=1.0 if default_partial is None else default_partial
     )
     if kind is None:
@@ -473,7 +474,7 @@ def rope(
         inside = _rope_of_layer_type(config, kind, scaled=scaled)
     base = inside.number("rope_theta", default=outside_theta)
     rope_type = inside.get("rope_type", "type") or "default"
-    share = inside.number("partial_rotary_factor", default=share)
+    share = inside.number("partial_rotary_factor", default=outside_share)
     if default_partial is None and share != 1:
         _note_idle_share(config, rope_type, share)
         share = 1.0
@@ -489,24 +490,24 @@ def rope(
             base=base,
         )
 
+    # without effect here, or read elsewhere
+    passed_over = {"finetuned", "original_max_position_embeddings", *beside}
     # HunYuan writes NTK scaling by `alpha` (the base grows, so that the slowest pair turns α times
-    # slower) as "dynamic" beside keys of YaRN that have no effect
-    # (of a single pair there is no slowest one)
+    # slower) as "dynamic" beside keys of YaRN that have no effect; a single pair, dims of 2, turns
+    # by one angle a token whatever the base
+    alpha = None
     if by_alpha and rope_type == "dynamic" and dims > 2:
         alpha = inside.cap("alpha", default=None)
-    else:
-        alpha = None
     if alpha is not None:
         base = base * alpha ** (dims / (dims - 2))
         rope_type = "default"
-        beside = (*beside, "factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+        passed_over |= {"factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim"}
 
     scaling = _rope_scaling(
         rope_type, inside, config, dims, default_original, by_kind=kind is not None
     )
-    # without effect here, or read elsewhere
-    idle = {"finetuned", "original_max_position_embeddings", *beside}
-    unread = [key for key in inside.values if key not in inside.read_keys | idle]
+    # another key would change the rotation in a way that is not implemented
+    unread = [key for key in inside.values if key not in inside.read_keys | passed_over]
     if unread:
         raise UnsupportedError(
             "the rotary embedding of type {rope_type} has a key {unread}",
@@ -590,7 +591,10 @@ def _rope_scaling(
 
     def original() -> int:
         """`original_max_position_embeddings`, the number of positions before scaling: the config's
-        own entry, else that of its rotary settings. Settings of one type of layers count alone."""
+        own entry, else that of its rotary settings. Settings of one type of layers count alone.
+
+        A function, so that a wrong value is an error only for the kinds that use it.
+        """
         key = "original_max_position_embeddings"
         if by_kind:
             outside = None
@@ -807,7 +811,8 @@ def seen_both_ways(config: Config, spec: Spec) -> Spec:
     A layer with a window of W keys, the query's own counted, sees W tokens on either side, as
     transformers has it. Raises UnsupportedError for a mask without a symmetric form.
     """
-    # a family that reads `is_causal` itself has its masks right already
+    # the first side of an encoder-decoder sees both ways anyway; a family that reads `is_causal`
+    # itself has its masks right already
     if (
         spec.decoder is not None
         or IS_CAUSAL in config.read_keys

@@ -243,6 +243,7 @@ def _layer_weights(spec: Spec, block: Block) -> Iterator[Role]:
             yield Role("experts.router.weight", (count, width))
             if block.mlp.routing.corrected:
                 yield Role("experts.correction", (count,))
+            # a map to the narrow vectors that experts read here, and "out" back from these
             if block.mlp.narrow is not None:
                 yield Role("experts.into.weight", (block.mlp.narrow, width))
             # an expert is a feed-forward part; all of one layer are stacked along a first axis
@@ -269,7 +270,8 @@ def _layer_weights(spec: Spec, block: Block) -> Iterator[Role]:
 def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
     """The weights of a mixer (what mixes tokens beside attention or in its place, such as Mamba) as
     roles, in the order in which a run reads them. The names q, k and v stand for what plays their
-    part.
+    part. "time", "step" and "decay" make how fast a head's state fades, "strength" how much a token
+    writes to it, "straight" how much of the values goes past it.
 
     width: of the vectors that enter and leave it; `inner` is its own.
     """
@@ -302,14 +304,14 @@ def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
             yield Role("mixer.decay", (inner, state))
             yield Role("mixer.straight", (inner,))
         case DeltaRule(heads, key_heads, key_dim, v_dim, kernel):
-            keys = key_heads * key_dim
+            keys = key_heads * key_dim  # the width of all keys, and of all queries
             inner = heads * v_dim
             yield from (Role(f"mixer.{name}.weight", (keys, width)) for name in ("q", "k"))
             yield from (Role(f"mixer.{name}.weight", (inner, width)) for name in ("v", "gate"))
             yield from (
                 Role(f"mixer.{name}.weight", (heads, width)) for name in ("strength", "time")
             )
-            yield Role("mixer.conv.weight", (2 * keys + inner, 1, kernel))
+            yield Role("mixer.conv.weight", (2 * keys + inner, 1, kernel))  # of q, k and v
             yield from (Role(f"mixer.{name}", (heads,)) for name in ("decay", "step"))
             yield Role("mixer.norm.weight", (v_dim,))
         case KimiDelta(heads, dim, kernel):
@@ -317,7 +319,7 @@ def _mixer_roles(mixer: Mixer, width: int) -> Iterator[Role]:
             for name in ("q", "k", "v"):
                 yield Role(f"mixer.{name}.weight", (inner, width))
                 yield Role(f"mixer.{name}_conv.weight", (inner, 1, kernel))
-            for name in ("time", "gate"):
+            for name in ("time", "gate"):  # each by way of a narrow vector
                 yield Role(f"mixer.{name}_down.weight", (dim, width))
                 yield Role(f"mixer.{name}.weight", (inner, dim))
             yield Role("mixer.strength.weight", (heads, width))
@@ -474,7 +476,7 @@ def _attention_roles(prefix: str, spec: Attention, width: int) -> Iterator[Role]
             ("relative_k", spec.position.asks),
             ("relative_q", spec.position.answers),
         ):
-            if spec.position.own and is_present:
+            if spec.position.own and is_present:  # else attention's own q and k project them
                 yield Role(f"{prefix}.{name}.weight", (q, width))
     if isinstance(spec.position, RelativeSines):
         yield Role(f"{prefix}.relative_k.weight", (q, width))
@@ -601,28 +603,29 @@ class TensorBinding(Struct, frozen=True):
                 role.name: whole[:, place :: len(self.roles)]
                 for place, role in enumerate(self.roles)
             }
-        if self.form == "each":  # [expert, rows of all roles, in]
-            rows = [role.shape[1] for role in self.roles]
-            apart = whole
-        else:  # [group, rows of all roles, in]; "concat" is one group
-            rows = [role.shape[0] // self.groups for role in self.roles]
-            apart = whole.reshape((self.groups, sum(rows), *whole.shape[1:]))
-        ends = np.cumsum(rows)
+        # [expert or group, rows of all roles, in]; how many of these rows are each role's
+        if self.form == "each":
+            row_counts = [role.shape[1] for role in self.roles]
+            grouped = whole
+        else:  # "concat" is one group
+            row_counts = [role.shape[0] // self.groups for role in self.roles]
+            grouped = whole.reshape((self.groups, sum(row_counts), *whole.shape[1:]))
+        ends = np.cumsum(row_counts)
         return {
-            role.name: apart[:, end - count : end].reshape(role.shape)
-            for role, count, end in zip(self.roles, rows, ends, strict=True)
+            role.name: grouped[:, end - count : end].reshape(role.shape)
+            for role, count, end in zip(self.roles, row_counts, ends, strict=True)
         }
 
     def columns(self, product: Array) -> dict[str, Array]:
         """Split x·Wᵀ, [row, out], of a tensor that holds one role or several ("whole", "concat",
         "grouped") into the part of each role, by name."""
-        # each group of columns has some of every role, one role after the other
-        rows = [role.shape[0] // self.groups for role in self.roles]
-        apart = product.reshape((product.shape[0], self.groups, sum(rows)))
-        ends = np.cumsum(rows).tolist()
+        # each group of columns has some of every role, one role after the other: [row, group, out]
+        counts = [role.shape[0] // self.groups for role in self.roles]
+        grouped = product.reshape((product.shape[0], self.groups, sum(counts)))
+        ends = np.cumsum(counts).tolist()
         return {
-            role.name: apart[:, :, end - count : end].reshape((product.shape[0], role.shape[0]))
-            for role, count, end in zip(self.roles, rows, ends, strict=True)
+            role.name: grouped[:, :, end - count : end].reshape((product.shape[0], role.shape[0]))
+            for role, count, end in zip(self.roles, counts, ends, strict=True)
         }
 
 
@@ -702,7 +705,7 @@ def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
         if isinstance(mixer, DeltaRule):
             return mixer.key_heads
         return mixer.heads
-    # keys and values have the fewest rows
+    # of the roles, keys have the fewest rows (as many as values): head_dim for each kv head
     return min(role.shape[0] for role in roles) // spec.blocks[0].attention.head_dim
 
 
@@ -723,17 +726,18 @@ class _Binder:
         self.where = where
         self.claimed_names: set[str] = set()
 
-        # the prefix with which the token table is there, else the first with which any tensor is
+        # the prefix with which the token table is there ("a|b" are two names for it), else the first
+        # with which any tensor is
         tables = [f"{module}.weight" for module in str(names.outside["tokens"]).split("|")]
-        prefixes = [
+        table_prefixes = [
             prefix
             for prefix in ("", *names.prefixes)
             if any(prefix + table in tensors for table in tables)
         ]
-        prefixes += [
+        other_prefixes = [
             prefix for prefix in names.prefixes if any(name.startswith(prefix) for name in tensors)
         ]
-        self.prefix = prefixes[0] if prefixes else ""
+        self.prefix = [*table_prefixes, *other_prefixes, ""][0]
 
     def bind_roles(self) -> Binding:
         """A TensorBinding for each tensor of this model, encoder or decoder: of those outside the
@@ -779,21 +783,21 @@ class _Binder:
         starts = {self.prefix + layer, layer}
         ends = SPELLINGS[".weight"]
 
-        # the joined tensors that this file has
-        together = {}
-        for key, source in self.names.together.items():
-            if isinstance(source, str):
-                module = source
-            else:
-                module = source.name
+        # the joined tensors that this file has, by the roles that each holds ("attn.q attn.k")
+        joined = {}
+        for roles, source in self.names.together.items():
+            module = source if isinstance(source, str) else source.name
             if any(f"{start}{module}{end}" in self.tensors for start in starts for end in ends):
-                together[key] = source
+                joined[roles] = source
 
         # they take the place of the tensors that would hold their roles one by one
-        roles = {role for key in together for role in key.split()}
-        return {
-            key: source for key, source in self.names.inside.items() if not roles & {*key.split()}
-        } | together
+        joined_roles = {role for roles in joined for role in roles.split()}
+        separate = {
+            roles: source
+            for roles, source in self.names.inside.items()
+            if joined_roles.isdisjoint(roles.split())
+        }
+        return separate | joined
 
     def _file_place(self, bound: TensorBinding) -> tuple[str, int]:
         """Where a binding's first tensor lies, to sort bindings by: its file, and the byte at which
@@ -809,21 +813,19 @@ class _Binder:
         sources: for each module, or several that share a tensor, where its weight is stored.
         layer: the prefix of the tensors' names, "" outside the layers.
         """
-        by_name = {role.name: role for role in roles}
+        unbound = {role.name: role for role in roles}
         bindings = []
         # a key "attn.q attn.k" names two modules that share a tensor, as weights and as biases
         for modules, source in sources.items():
-            for suffix in SPELLINGS:
-                parts = tuple(
-                    by_name.pop(module + suffix)
-                    for module in modules.split()
-                    if module + suffix in by_name
-                )
-                if parts:
-                    bound = self._bind_roles(parts, suffix, source, layer)
+            for suffix in SPELLINGS:  # ".weight", ".bias" and none
+                names = [module + suffix for module in modules.split()]
+                tensor_roles = tuple(unbound.pop(name) for name in names if name in unbound)
+                if tensor_roles:
+                    bound = self._bind_roles(tensor_roles, suffix, source, layer)
                     if bound is not None:
                         bindings.append(self._check_tensors(bound))
-        missing = [role.name for role in by_name.values() if not role.optional]
+        # roles for which the family names no tensor
+        missing = [role.name for role in unbound.values() if not role.optional]
         if missing:
             what = message(
                 "a {family} checkpoint has no tensor for {missing}",
@@ -843,7 +845,9 @@ class _Binder:
             the layer's names, "" outside the layers.
         """
         # the roles of a tensor have as many axes; the first says in errors what the tensor is for
-        transposed = self.names.transposed and bool(layer) and len(roles[0].shape) == 2
+        is_matrix = len(roles[0].shape) == 2
+        # the family's word holds for matrices within layers; some sources have their own, below
+        transposed = self.names.transposed and bool(layer) and is_matrix
         # one tensor for each head or expert, one for all layers, or one of the layer
         if isinstance(source, StackedTensor):
             return self._bind_stack(source, roles, suffix, layer, transposed=transposed)
@@ -867,9 +871,10 @@ class _Binder:
                 groups = groups_of(self.spec, roles)
                 return TensorBinding(names, roles, "grouped", transposed, groups)
             case ByHead():
-                transposed = source.transposed and len(roles[0].shape) == 2
+                transposed = source.transposed and is_matrix
                 return TensorBinding(names, roles, "whole", transposed, by_head=True)
             case PerExpert(alternating=alternating):
+                # matrices of all experts, [expert, out, in]; a bias has an axis less
                 transposed = source.transposed and len(roles[0].shape) == 3
                 return TensorBinding(names, roles, "each", transposed, alternating=alternating)
             case SharedTensor():
@@ -911,7 +916,9 @@ class _Binder:
         spellings = [
             module + spelling for module in name.split("|") for spelling in SPELLINGS[suffix]
         ]
-        for tensor in (*(self.prefix + candidate for candidate in spellings), *spellings):
+        # with the file's prefix first; some tensors, as of a head, stand without it
+        with_prefix = [self.prefix + spelling for spelling in spellings]
+        for tensor in (*with_prefix, *spellings):
             if tensor in self.tensors:
                 return tensor
         if role.name == "tokens.weight" and self.spec.head is not None and self.spec.head.tied:
@@ -921,21 +928,21 @@ class _Binder:
         if role.optional:
             return None
 
-        # missing: name the tensor that it may be, under another prefix or with a slip
-        expected_name = self.prefix + spellings[0]
-        strays = [
-            candidate for candidate in self.tensors if self._is_stray(candidate, expected_name)
-        ]
-        longer = [tensor for tensor in self.tensors if tensor.endswith(f".{expected_name}")]
-        close = longer[:1] or get_close_matches(expected_name, strays, n=1, cutoff=0.8)
+        # missing: name the tensor that it may be, under a longer prefix, else with a slip
+        expected_name = with_prefix[0]
+        nearest = [tensor for tensor in self.tensors if tensor.endswith(f".{expected_name}")]
+        if not nearest:
+            strays = [tensor for tensor in self.tensors if self._is_stray(tensor, expected_name)]
+            nearest = get_close_matches(expected_name, strays, n=1, cutoff=0.8)
+        hint = ""
+        if nearest:
+            hint = message("the nearest name there is {close}", close=repr(nearest[0]))
         what = message("tensor {expected_name} is missing", expected_name=repr(expected_name))
         raise InputError(
             what,
             where=self.where,
             expected=message("shape {shape}, for {role}", shape=list(role.shape), role=role.name),
-            hint=(
-                message("the nearest name there is {close}", close=repr(close[0])) if close else ""
-            ),
+            hint=hint,
         )
 
     def _find_head(self) -> str | None:
