@@ -64,9 +64,11 @@ class Tensors(Struct, frozen=True, eq=False):
         Raises InputError for another shape, naming both, and for an empty tensor.
         """
         array = self.arrays[name]
+        # without a shape, there is nothing to compare
+        same_axes = len(shape) in (0, array.ndim)
         lengths = zip(shape, array.shape, strict=False)
-        same_lengths = all(length in (None, real) for length, real in lengths)
-        if len(shape) not in (0, array.ndim) or not same_lengths or array.size == 0:
+        same_lengths = all(length in (ANY_LENGTH, real) for length, real in lengths)
+        if not same_axes or not same_lengths or array.size == 0:
             sizes = ", ".join("any" if size is None else str(size) for size in shape)
             what = message(
                 "{file_names} has shape {shape}",
@@ -96,39 +98,43 @@ def bare_names(arrays: Mapping[str, Array], where: str, prefix: str = "") -> Ten
     """
     names = [name for name in arrays if name.startswith(prefix)]
     if not names:
-        what = message("the file holds no tensors")
-        expected = message("the weights of one attention")
         if prefix:
             what = message("no tensor's name begins with {prefix}", prefix=repr(prefix))
+        else:
+            what = message("the file holds no tensors")
         if arrays:
             expected = message("one of {arrays}", arrays=names_text(arrays))
+        else:
+            expected = message("the weights of one attention")
         raise InputError(what, where=where, expected=expected)
-    parts = {}
+
+    plain_names = {}  # by the name in the file
     for name in names:
         # TensorFlow separates modules by / and appends the number of an operation's output
         dotted = name[len(prefix) :].removesuffix(":0").replace("/", ".")
-        parts[name] = dotted.strip(".").split(".")
-    short = _without_shared(
-        {name: ".".join(_without_wrappers(path)) for name, path in parts.items()}
-    )
+        path = dotted.strip(".").split(".")
+        plain_names[name] = ".".join(_without_wrappers(path))
+    plain_names = _without_shared(plain_names)
 
     # two tensors that come to one plain name belong to two attentions
-    twice = [name for name, count in Counter(short.values()).items() if count > 1]
-    if twice:
-        pair = [name for name in names if short[name] == twice[0]]
+    repeated = [plain for plain, count in Counter(plain_names.values()).items() if count > 1]
+    if repeated:
+        pair = [name for name in names if plain_names[name] == repeated[0]]
         raise InputError(
             "the file holds more than one attention: {pair} and {pair_2}",
             where=where,
             expected="the tensors of one",
             hint=(
-                f"attn weights convert --prefix {_prefix_of(pair[0], twice[0])} FILE"
+                f"attn weights convert --prefix {_prefix_of(pair[0], repeated[0])} FILE"
                 " one.safetensors"
             ),
             pair=pair[0],
             pair_2=pair[1],
         )
     return Tensors(
-        {short[name]: arrays[name] for name in names}, {short[name]: name for name in names}, where
+        arrays={plain_names[name]: arrays[name] for name in names},
+        file_names={plain_names[name]: name for name in names},
+        where=where,
     )
 
 
@@ -154,11 +160,13 @@ def _without_shared(names: dict[str, str]) -> dict[str, str]:
 
     names: plain name by file name; so is what comes back.
     """
-    pairs = [short.split(".", 2)[:2] for short in names.values()]
+    # the first two parts of each name, or its only one
+    pairs = [plain.split(".", 2)[:2] for plain in names.values()]
     is_projection = any(len(pair) < 2 or pair[1] in LEAVES or pair[1].isdecimal() for pair in pairs)
     if is_projection or len({first for first, _ in pairs}) > 1:
         return names
-    return _without_shared({name: short.partition(".")[2] for name, short in names.items()})
+    # all share the first part; without it they may share the next
+    return _without_shared({name: plain.partition(".")[2] for name, plain in names.items()})
 
 
 def _prefix_of(name: str, short: str) -> str:
@@ -628,23 +636,24 @@ def _separate_layout(spelling: ProjectionNames, output: str, form: str) -> Layou
     output: what the output projection is called.
     form: "linear", "matrix" or "kernel".
     """
+    # by role: what the projection is called, then the tensors of its weight and bias
     names = dict(zip(ROLES, (spelling.q, spelling.k, spelling.v, output), strict=True))
-    names_text = " ".join(names[role] for role in "qkv")
+    qkv_names = " ".join(names[role] for role in "qkv")
     match form:
         case "linear":
-            weights = {r: f"{n}.weight" for r, n in names.items()}
-            biases = {r: f"{n}.bias" for r, n in names.items()}
+            weights = {role: f"{name}.weight" for role, name in names.items()}
+            biases = {role: f"{name}.bias" for role, name in names.items()}
             description: str = message(
-                "{kind} {names}, [out, in]", kind=term(spelling.description), names=names_text
+                "{kind} {names}, [out, in]", kind=term(spelling.description), names=qkv_names
             )
         case "kernel":
-            weights = {r: f"{n}.kernel" for r, n in names.items()}
-            biases = {r: f"{n}.bias" for r, n in names.items()}
-            description = message("Keras kernels {names_text}, [in, out]", names_text=names_text)
-        case _:
+            weights = {role: f"{name}.kernel" for role, name in names.items()}
+            biases = {role: f"{name}.bias" for role, name in names.items()}
+            description = message("Keras kernels {names_text}, [in, out]", names_text=qkv_names)
+        case _:  # "matrix": a bare tensor, not a module's
             weights = names
-            biases = {r: _bias_name(n) for r, n in names.items()}
-            description = message("matrices {names_text} of X·W", names_text=names_text)
+            biases = {role: _bias_name(name) for role, name in names.items()}
+            description = message("matrices {names_text} of X·W", names_text=qkv_names)
 
     # what it must have, and what it may have, by the file's name
     needs = {weights[role]: f"{role}.weight" for role in "qkv"}
@@ -677,22 +686,27 @@ def _read_projections(
     weights, biases: tensor names by role.
     form: "linear", "matrix" or "kernel".
     """
-    arrays = {role: tensors.read(name) for role, name in weights.items() if name in tensors}
+    # the weights that are there: the output projection may be missing; read of any shape first, so
+    # that an empty one is refused as empty
+    names = {role: name for role, name in weights.items() if name in tensors}
+    arrays = {role: tensors.read(name) for role, name in names.items()}
     notes: tuple[str, ...] = ()
     heads = None
     if arrays["q"].ndim == 3:  # an axis of heads: [in, head, dim] in kernels, else [head, in, dim]
         heads = int(arrays["q"].shape[1 if form == "kernel" else 0])
-        flat = {
-            role: _flat_projection(tensors, weights[role], role, form, heads) for role in arrays
+        matrices = {
+            role: _flat_projection(tensors, name, role, form, heads) for role, name in names.items()
         }
     else:
-        plain = {role: tensors.read(weights[role], ANY_LENGTH, ANY_LENGTH) for role in arrays}
+        stored = {role: tensors.read(name, ANY_LENGTH, ANY_LENGTH) for role, name in names.items()}
         usual: Orientation = "out-in" if form == "linear" else "in-out"
-        flat, notes = orient(plain, usual, request, [weights[role] for role in plain])
-    result = {f"{role}.weight": array for role, array in flat.items()}
+        matrices, notes = orient(stored, usual, request, list(names.values()))
+
+    result = {f"{role}.weight": matrix for role, matrix in matrices.items()}
     for role, name in biases.items():
-        if name in tensors and role in flat:
-            result[f"{role}.bias"] = _flat_bias(tensors, name, flat[role].shape[0])
+        if name in tensors and role in matrices:
+            result[f"{role}.bias"] = _flat_bias(tensors, name, matrices[role].shape[0])
+    # an axis of heads leaves no doubt about the others
     return LayoutWeights(result, heads, notes=notes, either_way=heads is None)
 
 
@@ -704,13 +718,12 @@ def _flat_projection(tensors: Tensors, name: str, role: str, form: str, heads: i
     name: the tensor. role: "q", "k", "v" or "o". form: "kernel" for Keras.
     """
     if role == "o":
-        cube = tensors.read(name, heads, ANY_LENGTH, ANY_LENGTH)
-        return np.ascontiguousarray(cube.reshape(-1, cube.shape[-1]).T)
-    cube = tensors.read(name, ANY_LENGTH, ANY_LENGTH, ANY_LENGTH)
+        by_head = tensors.read(name, heads, ANY_LENGTH, ANY_LENGTH)  # [head, dim, out]
+        return np.ascontiguousarray(by_head.reshape(-1, by_head.shape[-1]).T)
+    by_head = tensors.read(name, ANY_LENGTH, ANY_LENGTH, ANY_LENGTH)
     if form == "kernel":
-        by_head = np.moveaxis(cube, 1, 0)
-    else:
-        by_head = cube
+        by_head = np.moveaxis(by_head, 1, 0)
+    # [head, in, dim] → [head, dim, in] → [head · dim, in]
     return np.ascontiguousarray(by_head.transpose(0, 2, 1).reshape(-1, by_head.shape[1]))
 
 
@@ -735,11 +748,15 @@ def orient(
     """
     opposite: Orientation = "out-in" if usual == "in-out" else "in-out"
 
-    # the orientations that the shapes allow, the usual one first
+    # the orientations that the shapes and the user's d_model allow, the usual one first; then those
+    # that also take the X that will run; an X that fits neither way is refused where it is read
     fits_model = [way for way in (usual, opposite) if _fits_as(arrays, way, request.d_model)]
     fits_input = [way for way in fits_model if _fits_as(arrays, way, request.input_width)]
-    fits = fits_input or fits_model  # an X that fits neither way is refused where it is read
-    orientation = request.orientation or (fits[0] if fits else usual)
+    fits = fits_input or fits_model
+    if request.orientation is not None:
+        orientation = request.orientation
+    else:  # shapes that fit neither way are refused when the sizes are checked
+        orientation = [*fits, usual][0]
     matrices = arrays
     if orientation == "in-out":
         matrices = {role: np.ascontiguousarray(array.T) for role, array in arrays.items()}
@@ -779,15 +796,15 @@ def _fits_as(arrays: dict[str, Array], way: Orientation, d_model: int | None) ->
     """
     into, out = (0, 1) if way == "in-out" else (1, 0)  # the axes of input and output
     widths = {arrays[role].shape[into] for role in "qkv"}
-    if (
-        len(widths) > 1
-        or d_model not in (None, *widths)
-        or arrays["q"].shape[out] != arrays["k"].shape[out]
-    ):
+    # q, k and v read the same vectors, and each query meets keys of its width
+    if len(widths) > 1 or d_model not in (None, *widths):
         return False
-    return "o" not in arrays or (
-        arrays["o"].shape[into] == arrays["v"].shape[out] and arrays["o"].shape[out] in widths
-    )
+    if arrays["q"].shape[out] != arrays["k"].shape[out]:
+        return False
+    if "o" not in arrays:
+        return True
+    # the output projection leads from the values back to the width of what entered
+    return arrays["o"].shape[into] == arrays["v"].shape[out] and arrays["o"].shape[out] in widths
 
 
 # Layouts with q, k and v in one tensor: `torch.nn.MultiheadAttention`, `c_attn`, `qkv`.
@@ -941,7 +958,7 @@ def class_layouts(names: Iterable[str]) -> list[Layout]:
     """The layouts of teaching classes: a module list of single heads, as many as these tensor names
     number, and one [dim, dim] projection shared by all heads."""
     numbers = [int(match[1]) for name in names if (match := HEAD.match(name))]
-    heads = max(numbers, default=0) + 1
+    heads = max(numbers, default=0) + 1  # one where none is named: then the layout does not fit
     return [*(_list_of_heads(heads, spelling) for spelling in HEAD_SPELLINGS), _shared_projection()]
 
 
@@ -1034,7 +1051,7 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
     output = tensors.read("fc_out.weight", ANY_LENGTH, ANY_LENGTH)
     width = output.shape[1]
     queries = tensors.read("queries.weight", ANY_LENGTH, ANY_LENGTH)
-    side = queries.shape[1]  # a head's width, or `width`
+    side = queries.shape[1]  # the map's: a head's width, or in the later form the embedding's
     if width % side:
         raise InputError(
             "{queries_weight} works on {side} entries, {fc_out_weight} on {width}",
@@ -1046,22 +1063,22 @@ def _read_shared(tensors: Tensors, request: LayoutRequest) -> LayoutWeights:
             width=width,
         )
 
-    times = width // side
-    diagonal = np.eye(times, dtype=output.dtype)
+    heads = width // side  # that share a map; 1 in the later form, which does not tell its heads
+    diagonal = np.eye(heads, dtype=output.dtype)
     weights: dict[str, Array] = {"o.weight": output}
     for role, name in SHARED_NAMES.items():
         # the head's matrix once for each head, along the diagonal
         weights[f"{role}.weight"] = np.kron(diagonal, tensors.read(f"{name}.weight", side, side))
         if f"{name}.bias" in tensors:
-            weights[f"{role}.bias"] = np.tile(tensors.read(f"{name}.bias", side), times)
+            weights[f"{role}.bias"] = np.tile(tensors.read(f"{name}.bias", side), heads)
 
     if "fc_out.bias" in tensors:
         weights["o.bias"] = tensors.read("fc_out.bias", output.shape[0])
-    if times == 1:
+    if heads == 1:
         return LayoutWeights(weights, heads=None, scale=SCALE_BY_D_MODEL)
     note = message(
         "each of values, keys and queries is one [{side}, {side}] map that all {times} heads share",
         side=side,
-        times=times,
+        times=heads,
     )
-    return LayoutWeights(weights, times, SCALE_BY_D_MODEL, (note,))
+    return LayoutWeights(weights, heads, SCALE_BY_D_MODEL, (note,))

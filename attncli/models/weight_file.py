@@ -290,18 +290,16 @@ def _prefix_hint(tensors: Tensors, layout: Layout, unknown_names: list[str]) -> 
     it by the prefix of its names; "" where the names that `layout` needs share no prefix, or an
     unknown name has it, too.
     """
-    # what stands before the plain names that the layout needs; "" for one that is not there
-    prefixes = {
-        tensors.file_names[name].removesuffix(name) if name in tensors else ""
-        for name in layout.needs
-    }
-    if len(prefixes) == 1:
-        stem = prefixes.pop()
-    else:
-        stem = ""
-    if not stem or any(tensors.file_names[name].startswith(stem) for name in unknown_names):
+    if not all(name in tensors for name in layout.needs):
         return ""
-    return f"attn weights convert --prefix {stem} FILE one.safetensors"
+    # what stands before the plain names that the layout needs
+    prefixes = {tensors.file_names[name].removesuffix(name) for name in layout.needs}
+    if len(prefixes) > 1:
+        return ""
+    (prefix,) = prefixes
+    if not prefix or any(tensors.file_names[name].startswith(prefix) for name in unknown_names):
+        return ""
+    return f"attn weights convert --prefix {prefix} FILE one.safetensors"
 
 
 def _distinctive_names(layout: Layout) -> set[str]:
@@ -316,7 +314,7 @@ def _spelling_hint(names: Iterable[str], known_names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     choices = list(known_names)
-    for name in islice(names, COMPARED):
+    for name in islice(names, COMPARED):  # cut to 80 characters, as a file may hold any name
         numbers = re.findall(r"[0-9]+", name)  # a slip in spelling changes no number
         likely = [choice for choice in choices if re.findall(r"[0-9]+", choice) == numbers]
         close = get_close_matches(name[:80], likely, n=1, cutoff=0.75)
@@ -370,9 +368,8 @@ def layout_tensors(
             tensors = {}
             for name, array in projections.items():
                 role, _, kind = name.partition(".")
-                tensors[f"{'W' if kind == 'weight' else 'b'}_{role.upper()}"] = (
-                    np.ascontiguousarray(array.T)
-                )
+                letter = "W" if kind == "weight" else "b"
+                tensors[f"{letter}_{role.upper()}"] = np.ascontiguousarray(array.T)
             return tensors | beside
         case "fused":
             _check_sizes(facts, layout, square=True)
@@ -478,27 +475,28 @@ def _joined_qkv(weights: Mapping[str, Array], kind: str) -> Array | None:
 def _as_torch_module(weights: Mapping[str, Array]) -> dict[str, Array]:
     """Projections by the tensor names of `torch.nn.MultiheadAttention`; biases that it must have
     and that are missing are 0."""
-    bias = _joined_qkv(weights, "bias")
+    matrix = _joined_qkv(weights, "weight")
+    assert matrix is not None  # for the type checker: an attention has all three
     output = weights["o.weight"]
-    tensors = {
-        "in_proj_weight": _joined_qkv(weights, "weight"),
-        "in_proj_bias": bias,
+    bias = _joined_qkv(weights, "bias")
+    output_bias = weights.get("o.bias")
+    if bias is None and output_bias is None:
+        return {"in_proj_weight": matrix, "out_proj.weight": output}
+    # the module has both biases or neither
+    width = output.shape[0]
+    return {
+        "in_proj_weight": matrix,
+        "in_proj_bias": np.zeros(3 * width, output.dtype) if bias is None else bias,
         "out_proj.weight": output,
+        "out_proj.bias": np.zeros(width, output.dtype) if output_bias is None else output_bias,
     }
-    if bias is not None or "o.bias" in weights:  # the module has both biases or neither
-        zeros = np.zeros(output.shape[0], output.dtype)
-        tensors["in_proj_bias"] = (
-            np.zeros(3 * output.shape[0], output.dtype) if bias is None else bias
-        )
-        tensors["out_proj.bias"] = weights.get("o.bias", zeros)
-    return {name: array for name, array in tensors.items() if array is not None}
 
 
 def _fused_projections(weights: Mapping[str, Array]) -> dict[str, Array]:
     """Projections in the layout of GPT-2, `c_attn` and `c_proj`, [in, out], by tensor name."""
     weight = _joined_qkv(weights, "weight")
     bias = _joined_qkv(weights, "bias")
-    assert weight is not None
+    assert weight is not None  # for the type checker: an attention has all three
     tensors = {"c_attn.weight": np.ascontiguousarray(weight.T)}
     if bias is not None:
         tensors["c_attn.bias"] = bias
@@ -539,10 +537,9 @@ def model_of(
     """A runnable one-layer model with the weights of a file.
 
     name: the file's, for the documents.
-
-    settings: what stands around the weights; its sizes are the file's, a file that holds a norm
-        switches layer_norm on, and bias and output_projection are what the file is required to
-        hold.
+    settings: mask, positions and whatever else the file does not hold. Its sizes are replaced by the
+        file's, layer_norm is on where either has it, and a bias or output_projection that is not
+        None must agree with the file.
     seed: of embeddings that the file does not hold; None for the file's own, or 0.
     embedding: vectors [token, d_model] of exactly the text that will run, or None.
 
@@ -550,25 +547,28 @@ def model_of(
     """
     facts = weight_file.facts
     # --bias and --output-projection may only repeat what the file holds
-    for option, option_value, fact in (
+    for option, option_value, file_value in (
         ("bias", settings.bias, facts.bias),
         ("output-projection", settings.output_projection, facts.output_projection),
     ):
-        if option_value not in (None, fact):
+        if option_value not in (None, file_value):
             raise UsageError(
                 "--{value}{option} contradicts the weight file, which has {value_2}",
                 where=name,
                 expected="no such option: the file decides (layout: {layout})",
                 value="" if option_value else "no-",
                 option=option,
-                value_2="some" if fact else "none",
+                value_2="some" if file_value else "none",
                 layout=weight_file.layout,
             )
 
     # the user's, else the one of the file's class, else None for 1/√d_k
-    scale = settings.scale or (weight_file.scale.spelling if weight_file.scale else None)
-    around = {"layer_norm": settings.layer_norm or facts.layer_norm, "scale": scale}
-    file_settings = replace(settings, **asdict(facts) | around)
+    scale = settings.scale
+    if not scale and weight_file.scale is not None:
+        scale = weight_file.scale.spelling
+    sizes = asdict(facts)
+    sizes["layer_norm"] = settings.layer_norm or facts.layer_norm
+    file_settings = replace(settings, **sizes, scale=scale)
     if "o.weight" in weight_file.weights:
         # [out, in]: its rows are the width of the output
         check_width(file_settings, len(weight_file.weights["o.weight"]), hint="")
@@ -584,14 +584,13 @@ def model_of(
         seed = weight_file.seed or 0
     store = OneLayerStore(spec, weight_file.weights, seed, embedding, weight_file.vocabulary)
     # the document states a seed only where a number of the run comes from it, or the file has one
-    draws_embeddings = (
-        embedding is None and weight_file.vocabulary is None
-    ) or settings.position == "learned"
+    draws_embeddings = embedding is None and weight_file.vocabulary is None
+    draws_numbers = draws_embeddings or settings.position == "learned"
     identity = Identity(
         "file",
         name=name,
         family=None if weight_file.canonical else weight_file.layout,
-        seed=seed if draws_embeddings or weight_file.seed is not None else None,
+        seed=seed if draws_numbers or weight_file.seed is not None else None,
         digest=digest(weight_file.weights),
         layout=weight_file.layout,
     )
