@@ -214,21 +214,21 @@ def estimate(
     """
     layer_numbers = set(numbers_of(layers, len(spec.blocks)))
     last = max(layer_numbers, default=-1)  # −1: none is asked for, so that none is read
+    blocks: tuple[Block, ...] = ()
     if layer_numbers:  # the last layer asked for runs without its feed-forward part
         blocks = (*spec.blocks[:last], replace(spec.blocks[last], mlp=None))
-    else:
-        blocks = ()
     bytes_read = 0
     if sizes is not None:
         bytes_read = sum(sizes.layers[: last + 1]) + tokens * sizes.row
-        bytes_read -= sizes.feed_forward[last] if layer_numbers else 0
+        if layer_numbers:
+            bytes_read -= sizes.feed_forward[last]
 
     work = work_of(spec, blocks, tokens)
     if last_rows is not None and blocks and last_rows < tokens:
         work = _without_rows(work, blocks[-1], tokens, tokens - last_rows)
 
-    # bytes of scores for each head and key: all rows at once take one array and a byte a pair for
-    # the mask, blocks of rows several arrays, of which nothing is kept
+    # bytes of scores for each head and key: all rows at once take one array, and 1 byte a pair for
+    # the mask; blocks of rows take several arrays, of which nothing is kept
     item = SCORE_ITEM[dtype]
     if rows is None:
         key_bytes = tokens * (item + 1)
@@ -291,23 +291,23 @@ def with_predictions(
         scores=0,
     )
 
-    # bytes that are read for it, and kept of it
-    stored = 0
+    # bytes that are read for it, and that its table and logits take in memory
+    further_bytes = 0
     if sizes is not None:
-        stored = sizes.head + sizes.feed_forward[-1]
-    if rows_at_once is None:
-        together = rows
-    else:
-        together = min(rows, rows_at_once)
-    head_bytes = table_bytes_at_once(table, dtype) + LOGIT_BYTES * together * spec.vocabulary
-    probabilities = rows * spec.vocabulary / SCORES_A_SECOND
+        further_bytes = sizes.head + sizes.feed_forward[-1]
+    logit_rows = rows if rows_at_once is None else min(rows, rows_at_once)
+    head_bytes = table_bytes_at_once(table, dtype) + LOGIT_BYTES * logit_rows * spec.vocabulary
+
+    # logits become probabilities as fast as scores become weights; reading goes on meanwhile
+    softmax_seconds = rows * spec.vocabulary / SCORES_A_SECOND
+    read_seconds = further_bytes / BYTES_READ_A_SECOND
+    further_seconds = max(read_seconds, seconds_of(work, dtype) + softmax_seconds)
     return replace(
         cost,
-        bytes_read=cost.bytes_read + stored,
+        bytes_read=cost.bytes_read + further_bytes,
         multiply_adds=cost.multiply_adds + work.products,
         memory={**cost.memory, message("output head"): head_bytes},
-        seconds=cost.seconds
-        + max(stored / BYTES_READ_A_SECOND, seconds_of(work, dtype) + probabilities),
+        seconds=cost.seconds + further_seconds,
     )
 
 
@@ -372,10 +372,9 @@ def seconds_of(work: ComputeWork, dtype: str) -> float:
     the passing of all weights through the processor, the faster the fewer bytes they have.
     """
     float32_seconds = work.products / PRODUCTS_A_SECOND + work.scores / SCORES_A_SECOND
-    return (
-        float32_seconds * max(1.0, ITEM[dtype] / ITEM["float32"])
-        + work.weights * ITEM[dtype] / WEIGHT_BYTES_A_SECOND
-    )
+    slowdown = max(1.0, ITEM[dtype] / ITEM["float32"])  # types of 16 bits compute no faster
+    weight_seconds = work.weights * ITEM[dtype] / WEIGHT_BYTES_A_SECOND
+    return float32_seconds * slowdown + weight_seconds
 
 
 def _weight_counts(spec: Spec, block: Block) -> tuple[int, int]:
@@ -442,8 +441,9 @@ def _numbers_per_token(spec: Spec, block: Block) -> int:
     projection_width += attention.heads * attention.v_dim
     match block.mlp:
         case Mlp(width, _, gated):
-            inner = width * (4 if gated else 3)  # activations work in two arrays of their own
-        case Experts(_, per_token, width):
+            # what "up" and, if gated, "gate" put out; activations work in two arrays of their own
+            inner = width * (4 if gated else 3)
+        case Experts(_, per_token, width):  # each expert of a token as a gated part
             inner = per_token * width * 4
         case None:
             inner = 0

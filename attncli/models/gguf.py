@@ -143,7 +143,7 @@ class GgufCheckpoint(DerivedCheckpoint):
             recipes={},
             schemes=kinds_by_size(bytes_by_kind),
         )
-        self.metadata.tensors = tensors.keys()
+        self.metadata.tensors = tensors.keys()  # families look there for what the keys leave out
 
         # the family: by the architecture, or a relative that a marker tells
         kind = ARCHITECTURES.get(self.metadata.architecture, "")
@@ -291,24 +291,27 @@ class GgufCheckpoint(DerivedCheckpoint):
         # for the model or its encoder, and for a decoder beside it, or None
         own_binding, decoder_binding = bind(spec, stored_family, self.names(), str(self.file))
 
-        def parts(bounds: Iterable[TensorBinding], offsets: Collection[str]) -> dict[str, Array]:
+        def arrays_of(
+            bounds: Iterable[TensorBinding], offsets: Collection[str]
+        ) -> dict[str, Array]:
             """The arrays of these bindings by role; 1 is subtracted from the roles in `offsets`."""
-            roles: dict[str, Array] = {}
+            arrays: dict[str, Array] = {}
             for bound in bounds:
-                roles |= bound.parts([self.read(name, "float32") for name in bound.tensors])
-            return {role: array - 1 if role in offsets else array for role, array in roles.items()}
+                arrays |= bound.parts([self.read(name, "float32") for name in bound.tensors])
+            return {role: array - 1 if role in offsets else array for role, array in arrays.items()}
 
         kind = self.config["model_type"]
         tensors: dict[str, Array] = {}
         own_family = family(kind)
-        assert own_family is not None
-        # of an encoder-decoder both have names of their own; None means the family's
+        assert own_family is not None, "ARCHITECTURES names families only"
+        # of an encoder-decoder each side has names of its own; for another model None stands for
+        # the family's
         own_names = own_family.names if decoder_binding is not None else None
         for original, binding, names in (
             (self._own_spec, own_binding, own_names),
             (self._own_spec.decoder, decoder_binding, own_family.decoder),
         ):
-            if original is None or binding is None:
+            if original is None or binding is None:  # there is no decoder
                 continue
             # the family's own files hold w where GGUF holds 1 + w, in the norms with `unit_offset`
             final_offset = original.final_norm is not None and original.final_norm.unit_offset
@@ -319,8 +322,8 @@ class GgufCheckpoint(DerivedCheckpoint):
                 }
                 if block.attention.qk_norm is not None and block.attention.qk_norm.norm.unit_offset:
                     offsets |= {"attn.q_norm.weight", "attn.k_norm.weight"}
-                layers.append(parts(bounds, offsets))
-            outer = parts(binding.outer.values(), ("final.weight",) if final_offset else ())
+                layers.append(arrays_of(bounds, offsets))
+            outer = arrays_of(binding.outer.values(), ("final.weight",) if final_offset else ())
             # only tensors are made of it: what other files of a checkpoint hold is left empty
             checkpoint_parts = CheckpointParts(
                 kind,
@@ -359,7 +362,7 @@ class GgufCheckpoint(DerivedCheckpoint):
         kv_heads, attending = self._kv_heads_and_attending_layers()
         inner = self._one_value("feed_forward_length")
         table = tensors.get("token_embd.weight")
-        first = "blk.0."
+        first_layer = "blk.0."  # the prefix of its tensors, which tell for all layers
         dim = self.metadata.architecture_value("attention.key_length")
         rotated = self.metadata.architecture_value("rope.dimension_count")
         share = _rotated_share(rotated, dim or _head_width(width, heads))
@@ -374,10 +377,10 @@ class GgufCheckpoint(DerivedCheckpoint):
         cap = self.metadata.architecture_value("attn_logit_softcapping")
 
         # what the tensors tell
-        biased = any(f"{first}{name}.bias" in tensors for name in ("attn_q", "attn_qkv"))
+        biased = any(f"{first_layer}{name}.bias" in tensors for name in ("attn_q", "attn_qkv"))
         parallel = self.metadata.architecture_value("use_parallel_residual")
         # either tells Falcon's new architecture
-        two_norms = f"{first}attn_norm_2.weight" in tensors
+        two_norms = f"{first_layer}attn_norm_2.weight" in tensors
         grouped = _are_sizes(kv_heads, heads) and 1 < kv_heads < heads
 
         values = {
@@ -441,14 +444,14 @@ class GgufCheckpoint(DerivedCheckpoint):
             "full_attention_interval": self.metadata.architecture_value("full_attention_interval"),
             "rotary_dim": rotated,
             "llama_4_scaling_beta": self.metadata.architecture_value("attention.temperature_scale"),
-            "attention_out_bias": f"{first}attn_output.bias" in tensors,
+            "attention_out_bias": f"{first_layer}attn_output.bias" in tensors,
             "type_vocab_size": 0 if types is None else types.shape[0],
             "attention_bias": biased,
             "use_qkv_bias": biased,
             "use_bias": biased,
-            "mlp_bias": f"{first}ffn_up.bias" in tensors,
-            "use_qk_norm": f"{first}attn_q_norm.weight" in tensors,
-            "qk_layernorm": f"{first}attn_q_norm.weight" in tensors,
+            "mlp_bias": f"{first_layer}ffn_up.bias" in tensors,
+            "use_qk_norm": f"{first_layer}attn_q_norm.weight" in tensors,
+            "qk_layernorm": f"{first_layer}attn_q_norm.weight" in tensors,
             "use_parallel_residual": parallel,
             "tie_word_embeddings": "output.weight" not in tensors,
             "eos_token_id": self.metadata.get("tokenizer.ggml.eos_token_id"),
@@ -456,12 +459,10 @@ class GgufCheckpoint(DerivedCheckpoint):
         }
 
         # the family adds what GGUF files name otherwise or leave out
+        stated = {key: value for key, value in values.items() if value is not None}
         model_family = family(kind)
         if model_family is not None and model_family.gguf is not None:
-            more = model_family.gguf(self.metadata)
-        else:
-            more = {}
-        stated = {key: value for key, value in values.items() if value is not None} | dict(more)
+            stated |= model_family.gguf(self.metadata)
         return {key: _python_value(value) for key, value in stated.items()}
 
     def _own_layers(self) -> Any:
@@ -540,24 +541,28 @@ class GgufCheckpoint(DerivedCheckpoint):
         original = self.metadata.architecture_value("rope.scaling.original_context_length")
         magnitude = self.metadata.architecture_value("rope.scaling.attn_factor")
         longest = self.metadata.architecture_value("context_length")
-        # Phi's files have divisors for short and long texts, Llama 3's one list for both
-        lists = []
-        for names in (("rope_factors_short", "rope_freqs"), ("rope_factors_long", "rope_freqs")):
-            stored_names = [name for name in names if f"{name}.weight" in self._tensors]
-            if stored_names:
-                lists.append(self._divisors(stored_names[0]))
-        if len(lists) == 2:
-            # one list for both lengths, Llama 3's: nothing but angles is scaled
-            if not magnitude and lists[0] == lists[1]:
+        # Phi's files have divisors for short and for long texts, Llama 3's one list for both, which
+        # is read as LongRoPE with equal lists
+        divisors = []
+        for name in ("rope_factors_short", "rope_factors_long"):
+            for stored_name in (name, "rope_freqs"):
+                if f"{stored_name}.weight" in self._tensors:
+                    divisors.append(self._divisors(stored_name))
+                    break
+        if len(divisors) == 2:
+            short_divisors, long_divisors = divisors
+            # Llama 3's: nothing but angles is scaled
+            if not magnitude and short_divisors == long_divisors:
                 magnitude = 1.0
             return {
                 "rope_type": "longrope",
-                "short_factor": lists[0],
-                "long_factor": lists[1],
+                "short_factor": short_divisors,
+                "long_factor": long_divisors,
                 "original_max_position_embeddings": original or longest,
-                "attention_factor": magnitude or None,
+                "attention_factor": magnitude or None,  # None: by LongRoPE's formula
             }
 
+        # no factor, 1 or 0 scales nothing
         if kind in (None, "none") or (kind == "linear" and factor in (None, 1.0, 0.0)):
             return None
         scaling = {"rope_type": kind, "factor": factor}
@@ -753,11 +758,10 @@ def _norms_as_stored(spec: Spec) -> Spec:
     blocks = []
     for block in spec.blocks:
         attention = block.attention
-        normed = block.attention.qk_norm
-        if normed is not None:
-            attention = replace(
-                attention, qk_norm=replace(normed, norm=without_offset(normed.norm))
-            )
+        qk_norm = attention.qk_norm
+        if qk_norm is not None:
+            qk_norm = replace(qk_norm, norm=without_offset(qk_norm.norm))
+            attention = replace(attention, qk_norm=qk_norm)
         norms = {place: without_offset(norm) for place, norm in block.norms.items()}
         blocks.append(replace(block, attention=attention, norms=norms))
     if spec.final_norm is None:

@@ -111,7 +111,7 @@ def names_for(spec: Spec, model_family: Family, tensors: Collection[str], beyond
     beyond: layers after the last, for multi-token prediction, whose tensors are ignored.
     """
     ignored = (*IGNORED, *(f"blk.{layer}.*" for layer in beyond))
-    # a lone T5 encoder has no decoder, but the names of an encoder-decoder
+    # a lone T5 encoder has no decoder, but the tensor names of an encoder-decoder ("enc.…")
     if spec.decoder is None and "enc.output_norm.weight" not in tensors:
         return replace(
             model_family, names=replace(_side_names(spec, tensors, "blk."), ignored=ignored)
@@ -141,11 +141,10 @@ def _side_names(spec: Spec, tensors: Collection[str], layers: str) -> Names:
         inside["mlp.gate mlp.up"] = Concat("ffn_up")
         for role in ("mlp.gate", "mlp.up"):
             del inside[role]
-    if (
-        f"{layers}0.attn_norm_2.weight" in tensors
-    ):  # Falcon's two: attn_norm is the feed-forward part's
+    # Falcon has two norms, of which "attn_norm" is the feed-forward part's
+    if f"{layers}0.attn_norm_2.weight" in tensors:
         inside |= {"attn.in": "attn_norm_2", "mlp.in": "attn_norm"}
-    if any(block.attention.gated for block in spec.blocks):
+    if any(block.attention.gated for block in spec.blocks):  # gates stand with each head's queries
         inside["attn.q attn.gate"] = GroupedTensor("attn_q")
         del inside["attn.q"]
     # LFM2's converter calls its last norm by the name of another
@@ -159,14 +158,12 @@ def _side_names(spec: Spec, tensors: Collection[str], layers: str) -> Names:
 def shape_of_role(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that a GGUF tensor has as a tensor of the model, from the shape in the file: GGUF
     drops or adds axes of length 1, and keeps a norm of several groups as a matrix."""
-    # the axis of length 1 that the file lacks
-    for end, axis in (
-        ("conv.weight", 1),
-        ("ssm_conv1d.weight", 1),
-        ("ffn_gate_inp_shexp.weight", 0),
-    ):
-        if name.endswith(f".{end}") and len(shape) == axis + 1:
-            return (*shape[:axis], 1, *shape[axis:])
+    # the axis of length 1 that the file lacks: [channel, kernel] is [channel, 1, kernel], and a gate
+    # of one row, [width], is [1, width]
+    if name.endswith((".conv.weight", ".ssm_conv1d.weight")) and len(shape) == 2:
+        return (shape[0], 1, shape[1])
+    if name.endswith(".ffn_gate_inp_shexp.weight") and len(shape) == 1:
+        return (1, shape[0])
     # the axis of length 1 that the file adds, and the groups of a norm
     if name.endswith((".ssm_a", ".ssm_d")) and len(shape) == 2 and shape[1] == 1:
         return shape[:1]
@@ -274,10 +271,8 @@ class BlockRecipe(ProductRecipe):
         if len(shape) != 2 or undone.decay or self._unpack is not BlockKind.numbers:
             return None
         count = len(x)
-        # the next multiple of VECTORS, which is faster; the columns that are added are 0
-        columns = 1
-        if count != 1:
-            columns = -(-count // VECTORS) * VECTORS
+        # one vector, or the next multiple of VECTORS, which is faster; the columns added are 0
+        columns = 1 if count == 1 else -(-count // VECTORS) * VECTORS
         vectors = np.zeros((shape[1], columns), np.float32)
         if undone.columns is None:
             vectors[:, :count] = x.T
@@ -294,7 +289,7 @@ class BlockRecipe(ProductRecipe):
         @np.errstate(over="ignore", invalid="ignore")
         def multiply() -> None:
             """Fill `result` for `step` rows of W after another, until no start is left."""
-            room = np.empty(step * shape[1], np.float32)
+            room = np.empty(step * shape[1], np.float32)  # for the unpacked numbers
             for start in starts:
                 stop = min(start + step, shape[0])
                 part = block.product(self._stored_bytes(start, stop), vectors, sums, room)
@@ -367,8 +362,8 @@ TILED = {
     "ssm_a": False,
     "ssm_dt": False,
 }
-"""The tensors of a delta rule whose rows stand by heads of values, and whether a head has as many
-as its value.
+"""The tensors of a delta rule whose rows stand by heads of values: true where a head has `v_dim`
+rows there, false where it has one.
 """
 
 
