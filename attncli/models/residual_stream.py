@@ -249,17 +249,15 @@ class _Tap:
         self, part: StreamPart, vectors: Floats, matrix: Floats, factors: Floats | float = 1.0
     ) -> None:
         """Add a part: its vectors, [token, width], or one for all tokens, [width], mapped by
-        `matrix` and times a factor for each token, [token, 1]."""
+        `matrix` and times a factor for each token, [token, 1], or one for all."""
+        # of the tokens that the receiver reads
         rows = self.receiver.rows
         if vectors.ndim == 2:
-            chosen = vectors[rows]
-        else:
-            chosen = vectors
-        column = factors
+            vectors = vectors[rows]
         if not isinstance(factors, float):
-            column = factors[rows]
+            factors = factors[rows]
         values = self.add_parts(part)  # [1, token, dim], to be filled
-        values[0] = (chosen @ matrix.T) * column
+        values[0] = (vectors @ matrix.T) * factors
 
     def divide(self, deviations: Floats) -> None:
         """Pass a norm of the stream: note what it divides each token's vector by, [token, 1], for
@@ -334,26 +332,23 @@ def read_stream(
         rows = rows_for(spec, len(tokens))
     context = model.context(tokens, backend, keep, rows)
 
-    # the last layer runs only where its cross-attention is read, or something follows
+    # the last receiver's layer itself runs only where its cross-attention is read, or for a follower
     reads_cross = any(receiver.layer == last and receiver.kind == "cross" for receiver in receivers)
-    if follower is not None:
+    stop = last + 1 if reads_cross else last
+    if follower is not None or stop > len(spec.blocks):  # (a layer beyond the last: the final norm)
         stop = len(spec.blocks)
-    else:
-        stop = min(last + reads_cross, len(spec.blocks))
     store.expect(range(stop))  # so that their weights are read ahead
 
     # the first parts: embeddings of tokens, positions and so on
     hidden = store.embed(backend, tokens)
     for kind, vectors in store.embed_parts(backend, tokens):
-        array = numbers(backend, vectors)
-        assert array is not None
+        array = numpy_floats(backend, vectors)
+        place = "embed.norm" if kind == "norm" else None
         for tap in taps:
-            tap.add(
-                StreamPart(kind, place="embed.norm" if kind == "norm" else None), array, tap.map
-            )
+            tap.add(StreamPart(kind, place=place), array, tap.map)
 
-    readings: dict[int, Reading] = {}
-    waiting = list(taps)
+    readings: dict[int, Reading] = {}  # by the receiver's number
+    waiting = list(taps)  # the taps of receivers that are not reached yet
 
     def enter(
         layer: int, kind: Kind, norm: Norm | None, place: str, weights: Weights, x: Array
@@ -418,7 +413,7 @@ def mix_again(
         attention = block.cross
         prefix = "cross"
         memory = context.memory
-    assert attention is not None
+    assert attention is not None  # the caller's run has passed it
     part = LayerAttention(backend, model.store.layer(backend, layer), prefix, attention)
     stages, _ = mix_heads(part, entering, memory, context, layer)
     return stages
@@ -516,7 +511,11 @@ class _LayerWriter(Struct, frozen=True, eq=False):
 
     def on_activation(self, layer: int, what: str, array: Array) -> None:
         """Called with each activation of the layer: keep what its parts need of it (of a norm's
-        input the divisor, of a branch the output), and pass it on to the follower."""
+        input the divisor, of a branch the output), and pass it on to the follower.
+
+        what: a branch ("mlp", "conv", "mixer"), with its output, or a norm's place such as
+            "attn.in", with the norm's input.
+        """
         if what in ("mlp", "conv", "mixer"):
             self.branch_outputs[what] = numpy_floats(self.backend, array)
         # a norm on the stream or on a branch's result, not one on the copy that a branch reads
@@ -549,7 +548,7 @@ class _LayerWriter(Struct, frozen=True, eq=False):
 
         prefix = "attn" if kind == "self" else "cross"
         attention = block.attention if kind == "self" else block.cross
-        assert attention is not None
+        assert attention is not None  # its trace is here
         mixed = numpy_floats(backend, head_outputs(trace.stages))
         matrix = numbers(backend, weights(f"{prefix}.o.weight"))
         bias = numbers(backend, weights(f"{prefix}.o.bias"))
@@ -566,8 +565,10 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             by_head = heads_map.reshape(-1, attention.heads, attention.v_dim).transpose(1, 2, 0)
             if self.on_heads is not None:
                 factors_of_rows = factors[tap.receiver.rows]
-                special = attention.own_global or ()
-                event = HeadEvent(kind, trace, by_head, tap.norm_count, factors_of_rows, special)
+                global_tokens = attention.own_global or ()  # None and () are both none
+                event = HeadEvent(
+                    kind, trace, by_head, tap.norm_count, factors_of_rows, global_tokens
+                )
                 self.on_heads(tap.number, event)
             self._add_heads(tap, kind, mixed, heads_map, by_head, factors)
             if bias is not None:
@@ -594,8 +595,9 @@ class _LayerWriter(Struct, frozen=True, eq=False):
         """
         rows = tap.receiver.rows
         if self.split == "layer":
-            # [token, head · v_dim]: the heads side by side
-            joined = mixed[:, rows].swapaxes(0, 1).reshape(len(mixed[0, rows]), -1)
+            # [token, head, v_dim] → [token, head · v_dim]: the heads side by side
+            by_token = mixed[:, rows].swapaxes(0, 1)
+            joined = by_token.reshape(len(by_token), -1)
             part = StreamPart("heads", self.layer, kind)
             tap.add_parts(part)[0] = joined @ heads_map.T * factors[rows]
         elif self.split == "head":

@@ -241,10 +241,10 @@ def describe_foreign(checkpoint: Checkpoint, family: str) -> ForeignDescription:
     masks.AttentionMaskInterface.register(SHAPES, _mask)
 
     # transformers' own model, without numbers
-    kind, config = library_model(checkpoint, family)
+    model_class, config = library_model(checkpoint, family)
     # experts in a batch: the eager form looks which of them have tokens, and here nothing can tell
     with library_errors(family, where), torch.device("meta"), _tensor_limit(torch, where):
-        hf_model = kind._from_config(
+        hf_model = model_class._from_config(
             config, attn_implementation=SHAPES, experts_implementation="batched_mm"
         ).eval()
     parameters = sum(parameter.numel() for parameter in hf_model.parameters())
@@ -292,15 +292,13 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
     memory: the encoder's vectors that a decoder attends to, [text, token, width].
     """
     config = hf_model.config.get_text_config()
-    # a text of so many tokens, and as many vectors of an encoder; the library looks into what may
-    # be attended to, which therefore has numbers
     ids = torch.zeros((1, TOKENS), dtype=torch.long, device="meta")
+    # the library looks into what may be attended to, which therefore has numbers
     attended = torch.ones((1, TOKENS), dtype=torch.long)
-    with (
-        torch.no_grad(),
-        library_errors(family, where),
-        note_passages(list_members(hf_model), (), Passages(family, TOKENS, TOKENS)) as passages,
-    ):
+    # a record for each member of a list of modules that runs (a Passage), since any may be a layer
+    passages = Passages(family, token_count=TOKENS, memory_count=TOKENS)
+    hooks = note_passages(list_members(hf_model), attending=(), passages=passages)
+    with torch.no_grad(), library_errors(family, where), hooks:
         run = _ShapeRun(passages)
         _running.append(run)  # where the functions registered with transformers look for it
         try:
@@ -316,34 +314,47 @@ def _spec_of(torch: Any, hf_model: Any, family: str, where: str, memory: Any = N
         )
 
     # the layers are the members of those module lists in which some member attends
-    by_layer: list[tuple[Passage, list[_ShapeCall]]] = []  # each layer's record, and its calls
     attending = {passages.passages[call.layer].module for call in run.calls}
-    members = list_members(hf_model, beside=list(attending))
-    numbers: dict[int, int] = {}
+    layer_modules = list_members(hf_model, beside=list(attending))
+    by_layer: list[tuple[Passage, list[_ShapeCall]]] = []  # each layer's record, and its calls
+    layer_numbers: dict[int, int] = {}  # the number of each layer, by its place among all members
     for place, passage in enumerate(passages.passages):
-        if passage.module in members:
-            numbers[place] = len(by_layer)
+        if passage.module in layer_modules:
+            layer_numbers[place] = len(by_layer)
             by_layer.append((passage, [call for call in run.calls if call.layer == place]))
     # a layer without attention borrows the calls of the first one with it, for their widths
-    first = next(calls for _, calls in by_layer if calls)
+    first_calls = next(calls for _, calls in by_layer if calls)
     blocks = tuple(
-        _block(hf_model, passage, calls or first, config, layer, numbers, attends=bool(calls))
+        _block(
+            hf_model,
+            passage,
+            calls or first_calls,
+            config,
+            layer,
+            layer_numbers,
+            attends=bool(calls),
+        )
         for layer, (passage, calls) in enumerate(by_layer)
     )
 
+    # some models project the table's vectors to the width of the layers
     vocabulary, width = (int(size) for size in hf_model.get_input_embeddings().weight.shape)
     first_passage, _ = by_layer[0]
     entering = first_passage.entering
-    inner = width
+    layer_width = width
     if entering is not None:
-        inner = int(entering.shape[-1])
+        layer_width = int(entering.shape[-1])
     embedding = Embedding(
-        width=None if inner == width else width,
+        width=None if layer_width == width else width,
         positions=_positions(hf_model),
         types=type_count(hf_model),
     )
     return Spec(
-        family=family, d_model=inner, vocabulary=vocabulary, blocks=blocks, embedding=embedding
+        family=family,
+        d_model=layer_width,
+        vocabulary=vocabulary,
+        blocks=blocks,
+        embedding=embedding,
     )
 
 
@@ -375,7 +386,7 @@ def _block(
     calls: list[_ShapeCall],
     config: Any,
     layer: int,
-    numbers: dict[int, int],
+    layer_numbers: dict[int, int],
     *,
     attends: bool,
 ) -> Block:
@@ -384,20 +395,22 @@ def _block(
 
     calls: the layer's; those of another layer where it has no attention itself.
     attends: whether they are its own.
-    numbers: the number of each layer, by its index among all modules that ran.
+    layer_numbers: the number of each layer, by its index among all modules that ran.
     """
-    attentions = [_attention_of(call, config, layer, numbers) for call in calls]
+    attentions = [_attention_of(call, config, layer, layer_numbers) for call in calls]
     if not attends:
         return Block(without_heads(attentions[0]), instead=mixer_name(hf_model, passage))
     return Block(attentions[0], cross=attentions[1] if len(attentions) > 1 else None)
 
 
-def _attention_of(call: _ShapeCall, config: Any, layer: int, numbers: dict[int, int]) -> Attention:
+def _attention_of(
+    call: _ShapeCall, config: Any, layer: int, layer_numbers: dict[int, int]
+) -> Attention:
     """The Attention of layer `layer`, from one call of attention.
 
     config: transformers', for the rotary base and latent attention.
-    numbers: the number of each layer, by its index among all modules that ran; so the layer whose
-        keys this one shares (`shared`) is named by its number, None for keys of its own.
+    layer_numbers: the number of each layer, by its index among all modules that ran; so the layer
+        whose keys this one shares (`shared`) is named by its number, None for keys of its own.
     """
     position = None
     if call.rotating:
@@ -413,7 +426,7 @@ def _attention_of(call: _ShapeCall, config: Any, layer: int, numbers: dict[int, 
         position=position,
         sinks=call.sinks,
         latent=latent_of(config, call.head_dim),
-        shared=None if call.shared is None else numbers.get(call.shared),
+        shared=None if call.shared is None else layer_numbers.get(call.shared),
     )
 
 

@@ -94,20 +94,18 @@ def reference_model(folder: Path, *, both: bool, dtype: str = "float64") -> Iter
     """
     torch = library.import_torch()
     transformers = library.import_transformers()
-    wide = dtype == "float64"
+    is_float64 = dtype == "float64"
     try:
-        config, state = _config_and_tensors(folder)
-        # T5 and its like have a class of their own for a file with the encoder alone
-        encoder_alone = not both and type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
-        if encoder_alone:
-            kinds = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
-        else:
-            kinds = transformers.MODEL_MAPPING
+        config, tensors = _config_and_tensors(folder)
+        # model classes by config; T5 and its like have one for a file with the encoder alone
+        model_classes = transformers.MODEL_MAPPING
+        if not both and type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING:
+            model_classes = transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
         # None in place of a folder: the tensors are handed over
-        model = kinds[type(config)].from_pretrained(
+        model = model_classes[type(config)].from_pretrained(
             None,
             config=config,
-            state_dict=state,
+            state_dict=tensors,
             attn_implementation="eager",
             experts_implementation="eager",
             dtype=getattr(torch, dtype),
@@ -120,12 +118,13 @@ def reference_model(folder: Path, *, both: bool, dtype: str = "float64") -> Iter
             where=str(folder),
             error=first_sentence(error),
         ) from error
-    # XLNet makes some of its parameters float32 whatever is asked for
-    if wide or hasattr(model, "relative_positional_encoding"):
+    # some classes make parameters float32 whatever is asked for, XLNet also where less is asked for
+    if is_float64 or hasattr(model, "relative_positional_encoding"):
         for weight in model.parameters():
             weight.data = weight.data.to(getattr(torch, dtype))
     _count_alibi_once(torch, model.eval())  # Falcon's own attention adds it twice
-    with torch.no_grad(), _float64_throughout(torch, model) if wide else nullcontext():
+    precision = _float64_throughout(torch, model) if is_float64 else nullcontext()
+    with torch.no_grad(), precision:
         yield model
 
 
@@ -236,7 +235,7 @@ def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
         checkpoint = open_checkpoint(folder)
         values = checkpoint.config
         arrays = {name: checkpoint.read(name, "float32") for name in checkpoint.names()}
-    elif file is None:
+    elif file is None:  # nothing to convert: none of attn's code takes part
         config = transformers.AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
@@ -246,7 +245,7 @@ def _config_and_tensors(folder: Path) -> tuple[Any, dict[str, Any]]:
 
         stored = open_gguf(file)
         unpack = gguf_library()
-        if unpack is not None:
+        if unpack is not None:  # else attn's own code unpacks the blocks
             stored.unpack = unpack
         values, arrays = stored.for_family()
     # transformers' default ids may lie beyond the vocabulary; some classes must have one for padding
@@ -361,7 +360,10 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
         def __torch_function__(
             self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            """Called by torch for each of its functions: call it with float64 in place of float32."""
+            """Called by torch for each of its functions: call it with float64 in place of float32.
+
+            types: part of torch's protocol, not used.
+            """
             kwargs = dict(kwargs or {})
             tensors = [item for item in args if torch.is_tensor(item)]
             if self.everything or any(tensor.dtype == double for tensor in tensors):
@@ -514,27 +516,29 @@ def usual_globals(model: Any) -> Sequence[int]:
     return ()
 
 
-def weights_by_key(near: Floats, tokens: Sequence[int], apart: Floats | None) -> Floats:
+def weights_by_key(
+    by_distance: Floats, tokens: Sequence[int], global_rows: Floats | None
+) -> Floats:
     """The weights [head, query, key] of a Longformer layer, from those that transformers gives by
     distance.
 
-    near: [head, query, global + window]: the columns of the global tokens first, then one for each
-        distance j − i, from −reach to reach; rows of global tokens are 0.
+    by_distance: [head, query, global + window]: the columns of the global tokens first, then one for
+        each distance j − i, from −reach to reach; rows of global tokens are 0.
     tokens: the positions of the global tokens, ascending.
-    apart: [head, key, global], the rows of the global tokens; None without any.
+    global_rows: [head, key, global], the rows of the global tokens; None without any.
     """
-    heads, count, columns = near.shape
+    heads, count, columns = by_distance.shape
     global_count = len(tokens)
     reach = (columns - global_count) // 2
-    weights = np.zeros((heads, count, count), near.dtype)
+    weights = np.zeros((heads, count, count), by_distance.dtype)
     for query in range(count):
         low = max(query - reach, 0)
         high = min(query + reach + 1, count)
         middle = global_count + reach - query  # the column of key 0, if it were within reach
-        weights[:, query, low:high] = near[:, query, middle + low : middle + high]
-        weights[:, query, list(tokens)] = near[:, query, :global_count]
-    if apart is not None:
-        weights[:, list(tokens)] = apart[:, :count].swapaxes(1, 2)
+        weights[:, query, low:high] = by_distance[:, query, middle + low : middle + high]
+        weights[:, query, list(tokens)] = by_distance[:, query, :global_count]
+    if global_rows is not None:
+        weights[:, list(tokens)] = global_rows[:, :count].swapaxes(1, 2)
     return weights
 
 
@@ -667,7 +671,8 @@ def verify(
     Raises as `load` and `reference`; UnsupportedError without transformers.
     """
     foreign = foreign_family(text_model(open_checkpoint(folder))) is not None
-    backend = "torch" if foreign else backend  # transformers has no other
+    if foreign:  # transformers has no other
+        backend = "torch"
     models = {
         dtype: load(folder, dtype=dtype, backend=backend, ignore=ignore)
         for dtype in ("float64", "float32")
@@ -697,11 +702,13 @@ def verify(
 
     exact = reference_sides("float64")
     single = reference_sides("float32")
-    alone: SideName = "self" if states is None else "decoder"
-    if target_tokens is None:
-        names: tuple[SideName, ...] = (alone,)
-    else:
+    names: tuple[SideName, ...]
+    if target_tokens is not None:
         names = ("encoder", "decoder")
+    elif states is not None:
+        names = ("decoder",)
+    else:
+        names = ("self",)
     layers = _layer_distances(model, tokens, target_tokens, dict(zip(names, exact, strict=True)))
     differences, weight_differences = _differences(models["float32"], tokens, target_tokens, exact)
     return Verification(
