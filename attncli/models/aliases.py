@@ -187,14 +187,13 @@ def locate(
     short = short.lower()
     alias = ALIASES.get(short)
 
-    # no alias, or a folder of its name: a path or a hub id
+    # no alias, or a folder of its name: a path or a hub id; or an alias with a slip, unless it has a
+    # slash, which no alias has
     if alias is None or os.path.exists(f"{name}/config.json"):  # noqa: PTH110 - never raises
-        close = []
-        if "/" not in short:
-            close = get_close_matches(short, ALIASES, n=1)
         hint = ""
-        if close:
-            hint = f"--model {close[0]}{separator}{revision}"
+        if "/" not in short:
+            for nearest in get_close_matches(short, ALIASES, n=1):
+                hint = f"--model {nearest}{separator}{revision}"
         return _resolve(name, variables, fetch, hint)
 
     # an alias: from its package, else from the hub's cache or the hub
@@ -203,9 +202,8 @@ def locate(
         if place is not None:
             _verify(alias, place, variables, Parts.WHOLE, _reinstall(short))
             return ModelLocation(place, name, revision=None, source="package")
-    if alias.package is None or separator:
-        hint = ""
-    else:
+    hint = ""
+    if alias.package is not None and not separator:  # what else would help: to install its package
         hint = install_command(short)
     location = _resolve(f"{alias.hub}{separator}{revision}", variables, fetch, hint)
     hint = message("delete {folder} and try again", folder=location.folder)
@@ -220,11 +218,11 @@ def _packaged_model(
     several packages are joined to a file first, of which `fetch.note` is told. None where packages
     are missing. Raises InputError for a file with another digest."""
     place = package.installed_path(variables)
-    # the parts, to be joined for the first time, or again where the joined file is damaged
+    # the parts, which are looked for where nothing is joined yet, or the joined file may be damaged
     parts = None
     if place is None or len(package.modules) > 1:
         parts = package.places()
-    # a joined file that was damaged is joined again, if the parts are still there
+    # only files have a digest, not folders; a damaged file is joined again, if its parts are there
     if place is not None and package.file:
         expected = {place.name: package.digest}
         try:
@@ -233,8 +231,10 @@ def _packaged_model(
             if parts is None:
                 raise
             place = None
-    if place is not None or parts is None:
+    if place is not None:
         return place
+    if parts is None:
+        return None
     return join_parts(package, parts, variables=variables, note=fetch.note, hint=_reinstall(name))
 
 
@@ -253,7 +253,7 @@ def _verify(
     """
     whole = parts is Parts.WHOLE
     expected = {
-        file: known for file, known in alias.digests.items() if whole or is_there(folder / file)
+        file: digest for file, digest in alias.digests.items() if whole or is_there(folder / file)
     }
     if expected:
         verify_digests(folder, expected, variables=variables, hint=hint)

@@ -89,8 +89,10 @@ def check_new_folder(folder: Path, *, force: bool) -> None:
             where=str(folder),
             expected=message("a new folder"),
         )
-    # a link to nothing counts as something
-    if not force and os.path.lexists(folder) and (not exists or folder_entries(folder)):
+    # only an empty folder may be there without `force`; a link to nothing does not exist for
+    # `is_there`, but is something all the same
+    is_empty_folder = exists and not folder_entries(folder)
+    if not force and os.path.lexists(folder) and not is_empty_folder:
         raise UsageError(
             message("this folder exists"),
             where=str(folder),
@@ -115,37 +117,40 @@ def write_checkpoint(folder: Path, parts: CheckpointParts) -> None:
     In a block of `inputs.files.together` the files take their places when that ends. Raises
     AttnError where the disk is full or the folder may not be written.
     """
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": UNKNOWN}
     config: dict[str, object] = {
         "model_type": parts.kind,
         "architectures": [parts.architecture],
         "dtype": "float32",
+        **parts.config,
+        # transformers' default ids would lie beyond a small vocabulary
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "pad_token_id": None,
     }
-    # transformers' default ids would lie beyond a small vocabulary
-    no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    tokenizer_config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "unk_token": UNKNOWN,
+        "clean_up_tokenization_spaces": False,
+    }
+    tokenizer = tokenizer_json(parts.words, by_character=parts.by_character)
+    metadata = {"format": "pt", **parts.notes}  # "pt": of torch, as transformers writes it
     with _new_folder(folder):
-        write_tensors(
-            folder / "model.safetensors", _whole_model(parts), {"format": "pt", **parts.notes}
-        )
-        _write_json(folder / "config.json", {**config, **parts.config, **no_ids})
-        _write_json(
-            folder / "tokenizer.json", tokenizer_json(parts.words, by_character=parts.by_character)
-        )
-        _write_json(
-            folder / "tokenizer_config.json", {**settings, "clean_up_tokenization_spaces": False}
-        )
+        write_tensors(folder / "model.safetensors", _whole_model(parts), metadata)
+        _write_json(folder / "config.json", config)
+        _write_json(folder / "tokenizer.json", tokenizer)
+        _write_json(folder / "tokenizer_config.json", tokenizer_config)
 
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[None]:
-    """Make the folder for the length of the `with` block; where the block raises, delete it again
-    if it was not there before."""
-    new: list[Path] = []
+    """Context manager: make the folder before the block; where the block raises, delete what was not
+    there before."""
+    made: list[Path] = []  # the folder and those above it that were not there
     try:
-        new = make_folder(folder)
+        made = make_folder(folder)
         yield
     except OSError as error:
-        _remove_empty(new)
+        _remove_empty(made)
         raise AttnError(
             message(
                 "this folder cannot be written: {reason}", reason=term(error.strerror or str(error))
@@ -153,8 +158,8 @@ def _new_folder(folder: Path) -> Iterator[None]:
             where=str(folder),
             expected=message("a place that may be written"),
         ) from error
-    except BaseException:
-        _remove_empty(new)
+    except BaseException:  # also where the user interrupts
+        _remove_empty(made)
         raise
 
 
@@ -177,22 +182,23 @@ def _whole_model(parts: CheckpointParts) -> dict[str, Floats]:
     if parts.encoder is None:
         return stored_tensors(parts)
     definition = family(parts.kind)
+    # for the type checker: models of two sides are written for families that have both
     assert definition is not None
     assert definition.decoder is not None
     encoder = replace(parts, outer=parts.encoder.outer, layers=parts.encoder.layers)
-    inside = stored_tensors(encoder, names=definition.names)
-    inside |= stored_tensors(parts, names=definition.decoder)
+    arrays = stored_tensors(encoder, names=definition.names)
+    arrays |= stored_tensors(parts, names=definition.decoder)
     # both sides share the table of tokens, which transformers reads under each of its names
     for name in str(definition.decoder.outside["tokens"]).split("|"):
-        inside[f"{name}.weight"] = np.ascontiguousarray(parts.outer["tokens.weight"], np.float32)
+        arrays[f"{name}.weight"] = np.ascontiguousarray(parts.outer["tokens.weight"], np.float32)
+    # the decoder's output head lies beside the model: no prefix, such as "model.", before its names
     prefix = definition.names.prefixes[0]
-    # the decoder's output head lies beside the model
-    outside = {
+    head_modules = {
         str(definition.decoder.outside[role]).partition("|")[0] for role in ("head", "head.offsets")
     }
     tensors = {}
-    for name, array in inside.items():
-        if name.partition(".")[0] in outside:
+    for name, array in arrays.items():
+        if name.partition(".")[0] in head_modules:
             tensors[name] = array
         else:
             tensors[f"{prefix}{name}"] = array
@@ -210,16 +216,14 @@ def stored_tensors(
     names: the tensor names of an encoder or a decoder; None for the family's own.
     """
     definition = family(parts.kind)
-    assert definition is not None
+    assert definition is not None  # `parts.kind` is the name of a family
+    # a class with an output head saves the model inside it under a prefix such as "model.": the
+    # family's first; where `names` are given, the caller sets the prefix
     has_head = names is None and "head.weight" in parts.outer
     if names is None:
         names = definition.names
-    # a class with an output head saves the model inside it under a prefix such as "model.": the
-    # family's first
-    if has_head and names.prefixes:
-        prefix = names.prefixes[0]
-    else:
-        prefix = ""
+    prefix = names.prefixes[0] if has_head and names.prefixes else ""
+
     # outside the layers: the output head lies beside the model, without the model's prefix
     outer = _tensors_of_roles(parts.outer, names.outside, prefix, parts.groups, transposed=False)
     head = str(names.outside.get("head", "")).partition("|")[0]
@@ -229,26 +233,26 @@ def stored_tensors(
             name = name.removeprefix(prefix)
         tensors[name] = array
 
-    # the layers: first under second and further names, so that the first name wins
+    # the layers: a table of sources for the first names, and before it, so that a first name wins
+    # over the same name of another role, one for the second names, one for the third and so on
+    source_tables: list[Mapping[str, Source]] = [names.inside]
+    if every_name:
+        spellings = {
+            key: source.split("|")
+            for key, source in names.inside.items()
+            if isinstance(source, str)
+        }
+        most_names = max(map(len, spellings.values()), default=1)
+        source_tables = [
+            {key: modules[place] for key, modules in spellings.items() if len(modules) > place}
+            for place in range(1, most_names)
+        ] + source_tables
     for layer, roles in enumerate(parts.layers):
-        before = prefix + names.layer.format(layer=layer)
-        inside = names.inside
-        if every_name:
-            # "a|b" is written as "b" here, and as "a" below
-            spelled = {
-                key: source.split("|") for key, source in inside.items() if isinstance(source, str)
-            }
-            most_names = max(map(len, spelled.values()), default=1)
-            for place in range(1, most_names):
-                others = {
-                    key: modules[place] for key, modules in spelled.items() if len(modules) > place
-                }
-                tensors |= _tensors_of_roles(
-                    roles, others, before, parts.groups, transposed=names.transposed
-                )
-        tensors |= _tensors_of_roles(
-            roles, inside, before, parts.groups, transposed=names.transposed
-        )
+        layer_prefix = prefix + names.layer.format(layer=layer)
+        for sources in source_tables:
+            tensors |= _tensors_of_roles(
+                roles, sources, layer_prefix, parts.groups, transposed=names.transposed
+            )
     return tensors
 
 

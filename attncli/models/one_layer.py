@@ -280,11 +280,12 @@ def check_width(settings: Settings, width: int, hint: str) -> None:
     """
     d_model = settings.d_model
     if width != d_model and (settings.residual or settings.layer_norm):
-        subject = message("a normalization of width {d_model} follows", d_model=d_model)
-        option = "--layer-norm"
         if settings.residual:
             subject = message("a residual adds X (width {d_model}) to", d_model=d_model)
             option = "--residual"
+        else:
+            subject = message("a normalization of width {d_model} follows", d_model=d_model)
+            option = "--layer-norm"
         what = message("{subject} an output of width {width}", subject=subject, width=width)
         raise UsageError(
             what, expected=message("equal widths, or no {option}", option=option), hint=hint
@@ -548,9 +549,9 @@ def split_embedding(
     embedding = model.spec.embedding
     if not isinstance(model.store, OneLayerStore) or embedding.positions is None:
         return None
-    store_without_positions = replace(
-        model.store, spec=replace(model.spec, embedding=replace(embedding, positions=None))
-    )
+    # the same store for a model that adds no positions
+    spec_without_positions = replace(model.spec, embedding=replace(embedding, positions=None))
+    store_without_positions = replace(model.store, spec=spec_without_positions)
     exact = numpy_backend("float64")
     vectors = np.asarray(exact.numpy(store_without_positions.embed(exact, tokens)))
     sums = np.asarray(exact.numpy(model.store.embed(exact, tokens)))

@@ -129,7 +129,7 @@ def join_parts(
                     count=len(parts),
                     digest=total.hexdigest(),
                 )
-    except InputError:
+    except InputError:  # of the parts themselves
         raise
     except AttnError as error:  # the folder cannot be written: suggest another one
         elsewhere = message("XDG_CACHE_HOME=FOLDER before the command")

@@ -46,17 +46,15 @@ def seconds_of_passes(model: Model, counts: Iterable[PassCount]) -> float:
         if not count.passes:
             continue
         work = work_of(spec, spec.blocks, count.tokens)
-        scores = 0
-        if count.predicted:
+        if count.predicted:  # the output head's matrix is passed through once
             work = ComputeWork(
                 work.weights + table, work.products + count.predicted * table, work.scores
             )
-            scores = count.predicted * spec.vocabulary
+        # logits become probabilities as fast as scores become weights
+        softmax_seconds = count.predicted * spec.vocabulary / SCORES_A_SECOND
         dtype = model.compute_backend(count.tokens).dtype
         seconds_once = (
-            seconds_of(work, dtype)
-            + scores / SCORES_A_SECOND
-            + decoding_seconds(model, count.tokens)
+            seconds_of(work, dtype) + softmax_seconds + decoding_seconds(model, count.tokens)
         )
         seconds += count.passes * seconds_once
     return seconds

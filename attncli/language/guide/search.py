@@ -69,14 +69,16 @@ def _matches(pattern: re.Pattern[str], lang: str, *, outputs: bool) -> list[Sect
         if name == CHANGES:
             continue
         for heading, lines in _sections(page(name, lang), outputs=outputs):
-            having = [line for line in lines if pattern.search(fold(line))]
+            lines_with_word = [line for line in lines if pattern.search(fold(line))]
             in_heading = pattern.search(fold(heading)) is not None
-            if having or in_heading:
-                count = sum(len(pattern.findall(fold(line))) for line in having)
-                line = ""
-                if having:
-                    line = _without_marks(having[0])
-                matches.append(Section(name, _without_marks(heading), line, count, in_heading))
+            if lines_with_word or in_heading:
+                count = sum(len(pattern.findall(fold(line))) for line in lines_with_word)
+                first_line = ""
+                if lines_with_word:
+                    first_line = _without_marks(lines_with_word[0])
+                matches.append(
+                    Section(name, _without_marks(heading), first_line, count, in_heading)
+                )
 
     def order(section: Section) -> tuple[bool, bool, int]:
         """What comes first: a recipe that answers, then a heading, then many mentions."""
