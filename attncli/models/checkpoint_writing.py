@@ -143,14 +143,14 @@ def write_checkpoint(folder: Path, parts: CheckpointParts) -> None:
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[None]:
-    """Context manager: make the folder before the block; where the block raises, delete what was not
-    there before."""
-    made: list[Path] = []  # the folder and those above it that were not there
+    """Context manager: make the folder before the block; where the block raises, delete the folders
+    that were made for it and are empty."""
+    new_folders: list[Path] = []  # the folder and those above it that were not there
     try:
-        made = make_folder(folder)
+        new_folders = make_folder(folder)
         yield
     except OSError as error:
-        _remove_empty(made)
+        _remove_empty(new_folders)
         raise AttnError(
             message(
                 "this folder cannot be written: {reason}", reason=term(error.strerror or str(error))
@@ -159,7 +159,7 @@ def _new_folder(folder: Path) -> Iterator[None]:
             expected=message("a place that may be written"),
         ) from error
     except BaseException:  # also where the user interrupts
-        _remove_empty(made)
+        _remove_empty(new_folders)
         raise
 
 
