@@ -339,10 +339,11 @@ def attend_rows(
     # some models have rows, such as global tokens, with queries, keys and values of their own
     apart = separate_queries_in(backend, rule.apart, dtype, (start, stop, low, high))
     if apart is not None:
-        asking = apart.q
-        if scale != rule.scale:  # scaled as the others were
-            asking = apart.q * rule.scale
-        scores[..., list(apart.rows), :] = by_group(backend, asking, backend.transpose(apart.k))
+        apart_queries = apart.q
+        if scale != rule.scale:  # the other queries are scaled already, above
+            apart_queries = apart.q * rule.scale
+        apart_scores = by_group(backend, apart_queries, backend.transpose(apart.k))
+        scores[..., list(apart.rows), :] = apart_scores
     stages.note("raw", scores)
     scores = stages.note("scaled", scores if scale == 1.0 else stages.multiply(scores, scale))
     if rule.softcap is not None:
@@ -448,7 +449,7 @@ def _partly_hidden_keys(
     keys: how many keys there are in all.
     """
     mask = _mask_alone(rule)
-    # with an array of offsets, the texts of a batch see different ranges
+    # that the offset is a number is for the type alone: with an array there is no such mask
     if mask is None or not isinstance(rule.offset, int):
         return None
     first, last = common_span(mask, start + rule.offset, stop - 1 + rule.offset, keys)
@@ -460,6 +461,7 @@ def _partly_hidden_keys(
 def _mask_alone(rule: Rule) -> Mask | None:
     """The rule's mask if nothing else decides what a query sees; else None."""
     others = (rule.visibility, rule.bias, rule.key_lengths)
+    # with an array of offsets, the texts of a batch see different ranges of keys
     is_alone = (
         all(part is None for part in others)
         and not rule.extra_keys

@@ -379,6 +379,7 @@ def project(
     rule = Rule(
         scale=spec.scale,
         softcap=spec.softcap,
+        # a mask that goes by content, such as one by hashes, is worked out from q and k
         mask=spec.mask.bind(attention.backend, q, k, spec.scale, spec.softcap),
         visibility=visible_links(
             attention.backend, interventions, spec.heads, positions, k.shape[-2]

@@ -122,6 +122,7 @@ def _differences(
         # a second time, with all attention as in the clean text
         removal = Removal(
             HeadSelection(pairs=heads),
+            # the corrupt text's own run alone: no branch with a head changed
             resample_from(text_for_sweep(model, pair.corrupt, branches=[])),
             baseline="none",
             hold=True,
@@ -138,7 +139,8 @@ def _differences(
         )
         results.append(remove(model, pair.clean, removal, request, memory=free_memory().bytes))
         on_pair()
-    # every pair has the effects of the same heads in the same order
+    # every pair has the effects of the same heads in the same order; `readings` are the losses as the
+    # model then runs, `holding` those with the attention held
     places = [(effect.place.layer, effect.place.head) for effect in results[0].effects]
     differences = mean_differences(
         [[effect.readings for effect in result.effects] for result in results],
@@ -155,19 +157,20 @@ def _labels(
     layers = sorted({layer for layer, _ in heads})
     repeats = repeat_scores(model, layers)
     texts = [pair.clean for pair in pairs]
-    by_count: dict[int, list[int]] = {}
+    # layers of as many heads are measured together, as their results form one array
+    layers_by_heads: dict[int, list[int]] = {}
     for layer in layers:
-        by_count.setdefault(model.spec.blocks[layer].attention.heads, []).append(layer)
+        layers_by_heads.setdefault(model.spec.blocks[layer].attention.heads, []).append(layer)
     names_of_heads: dict[Place, tuple[str, ...]] = {}
-    for group in by_count.values():  # layers are measured together that have as many heads
+    for group in layers_by_heads.values():
         # of each text the same metrics, by name
         measured = list(measure_texts(model, texts, metrics=NEEDED, layers=group))
         for row, layer in enumerate(group):
             results = {name: _mean([text[name] for text in measured], row) for name in measured[0]}
             heads_of_layer = [head for layer_of_head, head in heads if layer_of_head == layer]
             for head in heads_of_layer:
-                earned = labels_of(results, head, repeats=repeats.get((layer, head)))
-                names = [label_text(label) for label in earned]
+                labels = labels_of(results, head, repeats=repeats.get((layer, head)))
+                names = [label_text(label) for label in labels]
                 names_of_heads[layer, head] = tuple(
                     name for name in names if name not in SAID_TWICE
                 )
@@ -186,7 +189,7 @@ def _mean(texts: Sequence[Measured], row: int) -> Measured:
     value = np.stack([text.value[row] for text in texts])
     baseline = np.stack([text.baseline[row] for text in texts])
     has_value = np.isfinite(value)
-    count = np.maximum(has_value.sum(0), 1)
+    count = np.maximum(has_value.sum(0), 1)  # NaN follows where it is 0: 1 avoids the division
     # of both over the same texts, those in which the head has a value
     mean_value, mean_baseline = (
         np.where(has_value.any(0), np.where(has_value, numbers, 0.0).sum(0) / count, np.nan)

@@ -203,13 +203,14 @@ def circuit(
     if kept is not None:
         both = (*pairs.choice, *pairs.held_out)
         tokens = [token for pair in both for token in (*pair.clean, *pair.corrupt)]
+        # with the length of each text, which says where it ends among the tokens of all
         answers = [(len(pair.clean), pair.answer, pair.versus) for pair in both]
         request = (answers, len(pairs.choice), chosen_count, steps, by_position, seed, dtype)
         folder = kept / fingerprint(model, tokens, request)
     arrays = KeptArrays(folder)
     work = _Work(runs, at_once, arrays, on_result, progress)
     document = work.document(chosen_count, steps, seed, by_position=by_position)
-    arrays.drop()
+    arrays.drop()  # nothing is left that a later call could go on with
     return document
 
 
@@ -261,23 +262,26 @@ def split_pairs(fitted: FittedPairs, holdout: int | None, seed: int) -> SplitPai
             hint="attn pairs check FILE --model MODEL",
             count=len(pairs),
         )
-    if holdout is None:
-        tested = len(pairs) // 2
-    else:
-        tested = holdout
-    if not 1 <= tested < len(pairs):
+    test_count = holdout
+    if test_count is None:
+        test_count = len(pairs) // 2
+    if not 1 <= test_count < len(pairs):
         raise UsageError(
             "--holdout {holdout} of {count} pairs leaves none to choose on",
             expected="1 to {most}",
-            holdout=tested,
+            holdout=test_count,
             count=len(pairs),
             most=len(pairs) - 1,
         )
+    # sorting numbers of a named stream gives an order that is the same on every machine
     order = integers(seed, f"pairs\0{len(pairs)}", len(pairs)).argsort(kind="stable")
     shuffled = tuple(pairs[place] for place in order.tolist())
-    left_out = len(fitted.faults) + len(fitted.pairs) - len(pairs)
+    repeated = len(fitted.pairs) - len(pairs)
     return SplitPairs(
-        name=fitted.name, choice=shuffled[tested:], held_out=shuffled[:tested], left_out=left_out
+        name=fitted.name,
+        choice=shuffled[test_count:],
+        held_out=shuffled[:test_count],
+        left_out=len(fitted.faults) + repeated,
     )
 
 
@@ -395,7 +399,8 @@ class _Work:
         for group in (slice(len(pairs.choice)), test_rows):
             _check_difference(clean[group], corrupt[group])
 
-        # the scores of edges, and the sizes to test: those of the curve and the one asked for
+        # the scores of edges, and the sizes to test: those of the curve and the one asked for; edges
+        # are chosen by their mean score over pairs, [reader, writer]
         scores, positions = self._all_scores(steps, by_position=by_position)
         mean = scores.mean(0)
         whole = int(self.graph.mask.sum())
@@ -422,8 +427,9 @@ class _Work:
 
         # all edges must keep the whole difference of the model's own runs, and no edges, which are
         # the last circuit of the tests, none of it; the last size of the curve has all edges
-        scale = (clean[test_rows] - corrupt[test_rows]).sum()
-        kept = tested.circuits[:, len(SHARES) - 1] - corrupt[test_rows]
+        whole_difference = (clean[test_rows] - corrupt[test_rows]).sum()
+        kept_by_all = tested.circuits[:, len(SHARES) - 1] - corrupt[test_rows]
+        kept_by_none = tested.circuits[:, -1] - corrupt[test_rows]
         choose = partial(strongest_edges, self.graph, count=count)
         token_texts: list[str] | UnsetType = UNSET
         if positions is not None:
@@ -452,8 +458,8 @@ class _Work:
             edges=_edges(self.graph, mask, mean, positions),
             tokens=token_texts,
             curve=rows[: len(SHARES)],
-            all=float(kept.sum() / scale),
-            none=float((tested.circuits[:, -1] - corrupt[test_rows]).sum() / scale),
+            all=float(kept_by_all.sum() / whole_difference),
+            none=float(kept_by_none.sum() / whole_difference),
             cpr=cpr,
             cmd=cmd,
             stability=overlap_of_resamples(scores, choose, resample(len(scores), seed, RESAMPLES)),
@@ -545,8 +551,9 @@ class _Work:
         tested: of `_held_out_measures` for these counts.
         whole: edges of the model.
         mean: the scores of edges, [reader, writer].
-        counts: edges of each circuit.
+        counts: edges of each circuit, the sizes of the curve first.
         """
+        # [pair, circuit]: the strongest edges of each size, then as many random ones, then no edges
         kept = tested.difference_kept()
         # what all edges keep, the last size of the curve, is the whole effect
         whole_effect = kept[:, len(SHARES) - 1]
@@ -581,12 +588,12 @@ class _Work:
         # the last circuit has all edges
         exact = (measured[:, :-1] - measured[:, -1:]).mean(0)
         estimated = scores[: len(pairs)].mean(0)[edges[:, 0], edges[:, 1]]
-        correlation = None
+        correlation = None  # as long as one of the two does not vary
         if len(edges) > 1 and exact.std() > 0 and estimated.std() > 0:
             correlation = float(np.corrcoef(exact, estimated)[0, 1])
         rows = [
             EdgeCut(
-                **_edge_members(self.graph, edge),
+                **_edge_ends(self.graph, edge),
                 score=float(score),
                 exact=float(change),
                 positions=_edge_positions(edge, positions),
@@ -612,8 +619,10 @@ def ranked_edges(mask: Mask, scores: Floats) -> Floats:
     return edges[order]
 
 
-def _edge_members(graph: EdgeGraph, edge: Floats) -> dict[str, Any]:
-    """The members of a document's edge that name it: its writer, its reader, and what it reads.
+def _edge_ends(graph: EdgeGraph, edge: Floats) -> dict[str, Any]:
+    """The keyword arguments of the document's edges that say from where to where one leads: `writer`
+    and `to`, the ids of the nodes at its ends, such as "L3H1", and `reads`, by which input the
+    second one reads it: "q", "k", "v", "mlp" or "logits".
 
     edge: the numbers (reader, writer) in the graph.
     """
@@ -634,7 +643,7 @@ def _edges(
     """
     return [
         CircuitEdge(
-            **_edge_members(graph, edge),
+            **_edge_ends(graph, edge),
             score=float(scores[tuple(edge)]),  # of (reader, writer)
             positions=_edge_positions(edge, positions),
         )
@@ -663,19 +672,20 @@ def circuit_graph(graph: EdgeGraph, scores: Floats, counts: Sequence[int]) -> Ci
         edges = ranked_edges(mask, scores)[:DRAWN]
         is_drawn[edges[:, 0], edges[:, 1]] = True
 
-    # the smallest circuit of each node: of a writer over its edges, of the logits over their own
-    none = np.iinfo(np.int64).max
-    sizes = np.where(least > 0, least, none)
-    carries = [*sizes.min(0).tolist(), int(sizes[-1].min())]
+    # the smallest circuit of each node: of a writer the smallest of all edges that it writes to; of
+    # the logits, which are the last reader, of all that they read
+    unused = np.iinfo(np.int64).max  # larger than any circuit, for edges in none
+    sizes = np.where(least > 0, least, unused)
+    node_sizes = [*sizes.min(0).tolist(), int(sizes[-1].min())]
     names = [*(writer.id for writer in graph.writers), "logits"]
     nodes = [
         SizedNode(id=name, least=size)
-        for name, size in zip(names, carries, strict=True)
-        if size < none
+        for name, size in zip(names, node_sizes, strict=True)
+        if size < unused
     ]
     rows = [
         SizedEdge(
-            **_edge_members(graph, edge),
+            **_edge_ends(graph, edge),
             score=float(scores[tuple(edge)]),  # of (reader, writer)
             least=int(least[tuple(edge)]),
         )
@@ -742,8 +752,9 @@ def _nodes(
             continue
         # the readers that are inputs of this node: a head has three
         inputs = [row for row, reader in enumerate(graph.readers) if number in reader.nodes]
+        # of each writer the strongest of its edges to this node
         incoming = np.zeros(0)
-        if inputs:
+        if inputs:  # the embedding has none
             incoming = sizes[inputs].max(0)
         reads = None
         if incoming.any():
@@ -774,9 +785,9 @@ def _nodes(
             )
         )
     # the logits, which edges lead to, but none leaves
-    last = sizes[-1]
-    if last.any():
-        reads = graph.writers[int(last.argmax())].id
+    to_logits = sizes[-1]
+    if to_logits.any():
+        reads = graph.writers[int(to_logits.argmax())].id
         nodes.append(
             CircuitNode(
                 id="logits",
@@ -848,13 +859,14 @@ def _cost(runs: PairRuns, workers: int) -> CostEstimate:
     # pairs of as many random edges, too. Tests and cuts take `APART` times as long as plain runs
     seconds = seconds_of(work_of(spec, spec.blocks, count), dtype)
     cuts = min(CUT_PAIRS, len(pairs.choice)) * (CUT_EDGES + 1)
-    scored = len(pairs.choice) * (runs.steps + 1) * BACK_AND_FORTH
+    inputs = runs.steps + 1  # with the corrupt text's own
+    scored = len(pairs.choice) * inputs * BACK_AND_FORTH
     tests = (len(pairs.choice) + 2 * len(pairs.held_out)) * len(SHARES)
     return replace(
         expected,
         seconds=seconds * (scored + APART * (tests + cuts)) / workers + roles,
         memory=_memory(runs, workers),
-        resident=0,
+        resident=0,  # the weights are part of `memory`, however many of them are loaded already
     )
 
 

@@ -475,6 +475,7 @@ def _attend(
         "attn.k": cast("Array", entering[:, heads : heads + kv_heads]),
         "attn.v": cast("Array", entering[:, heads + kv_heads :]),
     }
+    # a gate of the heads reads what their queries read
     if attention.gated:
         sides["attn.gate"] = sides["attn.q"]
     # `OwnInputs` gives each reader its own input, so the one that is handed over, that of the first

@@ -589,6 +589,8 @@ def circuit_compare_sentences(document: CircuitCompareDocument, view: View) -> I
             edges=percent(edges),
             heads=percent(heads),
         )
+    # how much circuits of a side from pairs drawn again overlap is set beside this overlap where they
+    # have about as many edges as are compared here
     sides = [side for side in (document.a, document.b) if side.stability is not None]
     stabilities = [
         side.stability
@@ -598,6 +600,7 @@ def circuit_compare_sentences(document: CircuitCompareDocument, view: View) -> I
     if stabilities and edges is not None:
         yield say(view, _beside_stability(edges, min(stabilities), max(stabilities)))
     elif sides and edges is not None:
+        # as many edges are compared as the smaller circuit has, so `sides` is the larger one alone
         yield say(
             view,
             "What circuits from pairs drawn again share is known of {edges} edges: it says nothing"

@@ -198,7 +198,7 @@ def remove(
     branches = len(chosen_places) * (1 + removal.hold)
     if has_baseline:
         branches += compared * DRAWS
-    first = len(chosen_places) / branches  # the share of the first sweep
+    first_share = len(chosen_places) / branches  # of the first sweep
 
     # the heads taken away; where the token after which the next is predicted is among those
     # measured, its vectors are kept, so that predictions need no second sweep
@@ -213,7 +213,7 @@ def remove(
         memory,
         keep_at=keep_at,
         on_trace=looking.on_trace,
-        on_progress=lambda share: progress(share * first),
+        on_progress=lambda share: progress(share * first_share),
     )
     assert swept.together is not None  # the plan has the joint change
     effects = []
@@ -236,7 +236,7 @@ def remove(
             drawing,
             _random_request(request),
             memory,
-            on_progress=lambda share: progress(first + share * compared * DRAWS / branches),
+            on_progress=lambda share: progress(first_share + share * compared * DRAWS / branches),
         ).readings
         for index, place in enumerate(drawing.places):
             means = {name: float(column[index].mean()) for name, column in random.items()}

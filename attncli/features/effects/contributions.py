@@ -167,7 +167,8 @@ class Contributions(Struct, frozen=True, eq=False):
         key at position `than` (None: less the row's weighted mean), [query part, key part]."""
         keys = self._centre_vectors(self.keys, than)
         table: Floats = self.scale * (self.queries @ keys.T)
-        # what the position adds is no product of two parts of the stream
+        # what the position adds is no product of two parts of the stream: a bias of scores is told
+        # as the pair of its own part with itself, vectors as pairs of theirs with each other part
         for index, part in enumerate(self.parts):
             if part.kind == "score_bias":
                 table[index, index] = self.centre(self.query_sums[index], than)
@@ -180,6 +181,7 @@ class Contributions(Struct, frozen=True, eq=False):
                             self.relative.more @ position_keys
                         )
                 if self.relative.queries is not None:  # vectors that meet keys as a query does
+                    # [part, key]
                     scores = self.scale * np.einsum("kd,pkd->pk", self.relative.queries, self.keys)
                     table[index] = self.centre(scores, than)
         return table
@@ -445,7 +447,7 @@ def _source_reading(
     )[0]
 
 
-@np.errstate(invalid="ignore")
+@np.errstate(invalid="ignore")  # scores that are no numbers are refused later, with a reason
 def _row_scores(
     text: SweepText, part: LayerAttention, link: Link, x: Array, source: Array, rows: slice
 ) -> tuple[RowScores, RelativeVectors | None, Floats]:
@@ -555,7 +557,7 @@ def _combine_readings(
     """
     # the parts: those of the streams, then the head's own biases, then the position
     parts = _parts_of_streams(link, readings)
-    bias = len(parts)  # the index that the part of the head's own biases gets
+    bias_index = len(parts)  # that the part of the head's own biases gets
     has_bias = bool(space.query.constant.any() or space.keys.constant.any() or len(learned))
     has_bias = has_bias or (relative is not None and relative.more is not None)
     if has_bias:
@@ -576,14 +578,14 @@ def _combine_readings(
     for index in range(len(query_reading.parts)):
         queries[index] = space.query.apply(query_reading.values[index])[0]
     keys = _room_for_keys(key_reading, (len(parts), key_count, dim), link, learned)
-    first_key_part = bias - len(key_reading.parts)
+    first_key_part = bias_index - len(key_reading.parts)
     for index in range(len(key_reading.parts)):
         vectors_of_part = space.keys.apply(key_reading.values[index])
         keys[first_key_part + index, :token_count] = vectors_of_part
     if has_bias:
-        queries[bias] = space.query.constant[0]
-        keys[bias, :token_count] = space.keys.constant
-        keys[bias, token_count:] = learned
+        queries[bias_index] = space.query.constant[0]
+        keys[bias_index, :token_count] = space.keys.constant
+        keys[bias_index, token_count:] = learned
 
     # each part's scores: its query with the sum of all keys, and the sum of queries with its keys
     scale = attention.scale
@@ -593,8 +595,8 @@ def _combine_readings(
     # part by part: a product with all of them would first make all of them float64
     key_sums: Floats = np.stack([scale * (vectors @ whole_query) for vectors in keys])
     if relative is not None:
-        _add_relative_scores(relative, scale, (queries, keys), (query_sums, key_sums), bias)
-    if has_added:
+        _add_relative_scores(relative, scale, (queries, keys), (query_sums, key_sums), bias_index)
+    if has_added:  # its part is the last
         query_sums[-1] = key_sums[-1] = row.added
     _refuse_infinite_scores(row, query_sums, key_sums)
     return Contributions(

@@ -66,9 +66,9 @@ HARDLY = 0.1
 """An effect of at most this share of the largest hardly matters, unless it is of probabilities and
 above `NOTICEABLE`."""
 NOTICEABLE = 0.1
+"""Nats from which a change of a log-probability, or of a difference of logits, matters."""
 LITTLE = 0.005
 """A change of a vector, 1 − cosine, below this is called little: it turns by less than 6°."""
-"""Nats from which a change of a log-probability, or of a difference of logits, matters."""
 NEGLIGIBLE = 1e-12
 """Effects below this are none."""
 ABOVE = 2.0
@@ -258,6 +258,7 @@ def subject(document: AblateDocument, view: View) -> str:
     tokens = document.tokens[document.place.token : _last_token(document.place) + 1]
     if len(tokens) == 1:
         return quoted_token(document.tokens, document.place.token, view)
+    # tokens that do not say where in the text they stand are named by their own texts
     start, end = tokens[0].start, tokens[-1].end
     if start is None or end is None or not document.text:
         return quote_text(" ".join(token.text for token in tokens), view)
@@ -319,7 +320,7 @@ def effect_sentences(document: AblateDocument, view: View) -> Iterator[str]:
             size = _directed_size(together, document.measures[0], view)
             count = len(document.effects)
             yield say(view, templates[name], **changed, size=size, count=count)
-        elif document.link is None:
+        elif document.link is None:  # an effect is undefined where the vector becomes 0
             yield say(
                 view, "Without any of these heads {subject} is 0 and has no direction.", **changed
             )
@@ -434,7 +435,7 @@ def _alike_sentences(
     """
     first = effects[0]
     keys = document.keys(first.attention)
-    if first.looks is None or first.looks.key >= len(keys):
+    if first.looks is None or first.looks.key >= len(keys):  # nothing, or a learned key: no word
         return []
     # weight on a resting key (the first token, a special one) means that a head looks for nothing
     rest = resting_keys(keys, document.model.source)

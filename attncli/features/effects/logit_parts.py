@@ -222,7 +222,7 @@ class Attributor:
             """Send the parts through the norm at this place of the layer, if it has one."""
             norm = block.norms.get(place)
             if norm is not None:
-                # the layer's weights are named by place, such as "attn.in.weight"
+                # what enters the norm is the activation of its name; the layer's weights are named by place, such as "attn.in.weight"
                 weight, bias = (
                     role_numbers(self._text.backend, weights, f"{place}.{name}")
                     for name in ("weight", "bias")
@@ -431,6 +431,7 @@ def _direction_sources(
         position, _direction = directions[number]
         stages = event.trace.stages
         weights = float64(backend, stages["weights"][:, position])
+        # a global token reads values that a second projection makes
         if position in event.apart and "global_v" in stages:
             name = "global_v"
         else:

@@ -457,6 +457,6 @@ def divergence(log_probabilities: Floats, changed_log_probabilities: Floats) -> 
     [branch, vocabulary].
     """
     share = np.exp(log_probabilities)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # 0 · ∞ where p is 0: such terms count as 0
         terms = np.where(share > 0, share * (log_probabilities - changed_log_probabilities), 0.0)
     return np.maximum(terms.sum(-1), 0.0)

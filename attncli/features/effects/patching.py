@@ -223,6 +223,7 @@ def patch(
 
     # the corrupt run once per head, with the head's clean output read by all, or by receivers alone
     reader: Reader
+    # what comes next is told where it is measured, and of a decoder beside a measure of vectors
     next_reading: NextReading | None = None
     is_next = patching.predict and (patching.predicts or reads_on(model.spec))
     if is_next and predicts_next(model):
@@ -269,13 +270,12 @@ def patch(
             best = [best_head]
         next_reader = patched_next(best, next_reading)
         predictions = _predictions(model, text.backend, next_reading, next_reader, last, best)
-    moves = list(zip(head_places, changes.tolist(), strict=True))
     return PatchResult(
         recovered_shares=recovered_shares,
         clean=goal,
         corrupt=corrupt_value,
         backend=text.backend,
-        changes=moves,
+        changes=list(zip(head_places, changes.tolist(), strict=True)),
         predictions=predictions,
     )
 
@@ -608,8 +608,8 @@ def patched_projections(
     ]
     result: dict[HeadAddress, dict[PathReceiver, Floats]] = {}
     for (number, address), (norm_count, change) in changes.items():
-        turned = frozen[number].apply(change * readings[number].tails[norm_count][:, None])
-        result.setdefault(address, {})[receivers[number]] = turned
+        after_norms = change * readings[number].tails[norm_count][:, None]
+        result.setdefault(address, {})[receivers[number]] = frozen[number].apply(after_norms)
     return result
 
 

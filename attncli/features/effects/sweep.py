@@ -377,10 +377,10 @@ def sweep(
     rows_only = may_query_some(spec)
 
     # the first token that branches compute: none before a change is touched by it
-    late = 0
+    branch_start = 0
     if may_start_late(spec):
-        late = min(plan.start, rows.start)
-    branch_rows = slice(rows.start - late, rows.stop - late)
+        branch_start = min(plan.start, rows.start)
+    branch_rows = slice(rows.start - branch_start, rows.stop - branch_start)
 
     # groups of branches that fit in memory, each a pass through the layers: the first pass starts
     # at the bottom, keeps what enters each layer, and runs all changes at once besides; later ones
@@ -390,7 +390,7 @@ def sweep(
     parts: list[Readings] = []
     together: Readings | None = None
     reader: Reader | None = None
-    kept: list[BranchResult] = []
+    kept_outputs: list[BranchResult] = []  # of each pass, at the token `keep_at`
     budget = text.size(predicts=reading.predicts).plan(len(plan.places) * plan.many, memory)
     # without heads one empty group, for the unchanged run and all changes at once
     groups = list(budget.groups(plan.places, plan.many)) or [[]]
@@ -408,7 +408,7 @@ def sweep(
             text.backend,
             text.context(frozenset({"weights"} if keeps_weights else ())),
             first=first_layer,
-            start=late,
+            start=branch_start,
             asking=rows if rows_only else None,
             at_once=budget.at_once,
             joint=plan.joint if is_first else None,
@@ -428,13 +428,13 @@ def sweep(
         branched = run_branches(trunk, entering[first_layer], leaver.leave, on_layer)
         if not rows_only:
             branched = _with_rows(branched, rows, branch_rows)
-        if reader is None:
+        if reader is None:  # the first pass, which has the unchanged run and all changes at once
             refuse_overflow(text.backend, branched.hidden)
             reader = reading.reader(text.model, text.backend, branched.hidden, rows.start)
             if branched.joint is not None:
                 together = reader.read(branched.joint[None])
         if keep_at is not None:
-            kept.append(_output_at_token(text.backend, branched, keep_at - rows.start))
+            kept_outputs.append(_output_at_token(text.backend, branched, keep_at - rows.start))
         ran += leaver.ran
         parts += [reader.read(part) for part in branched.branches]
     assert reader is not None
@@ -442,8 +442,8 @@ def sweep(
     has_run = np.asarray(ran, bool).reshape(len(plan.places), plan.many)
     readings = _place_readings(has_run, parts, reader.baseline)
     vectors = None
-    if kept:
-        vectors = _last_vectors(text.backend, has_run, kept)
+    if kept_outputs:
+        vectors = _last_vectors(text.backend, has_run, kept_outputs)
     return SweepResult(readings, together, reader, vectors)
 
 

@@ -339,8 +339,9 @@ def _pieces(
         refuse_unknown(tokens, match, reference)
     note_first(match, reference, note)
     places_of_word = range(match.first, match.stop)
-    counted = tuple(place for place in places_of_word if rest is None or not rest[place])
-    if len(counted) in (0, len(places_of_word)):
+    telling_places = tuple(place for place in places_of_word if rest is None or not rest[place])
+    # nothing is left out where heads rest on none of them, or on all
+    if len(telling_places) in (0, len(places_of_word)):
         note(
             message(
                 "{reference} is {count} tokens: the link with the largest weight is explained",
@@ -357,7 +358,7 @@ def _pieces(
             count=len(places_of_word),
         )
     )
-    return counted
+    return telling_places
 
 
 def head_output_parts(

@@ -243,6 +243,7 @@ def _side_table(document: WhyDocument, view: View, side: Literal["query", "key"]
     ]
     numbers = [value for _, value in shown]
     names = [_part_text(part, document, view) for part, _ in shown]
+    # the rows of the others and of the total follow; they have no weight without them
     if rest:
         numbers.append(sum(value for _, value in rest))
         names.append(say(view, plural("{count:,} other", "{count:,} others", count=len(rest))))
