@@ -151,12 +151,15 @@ def _name_layer(kinds: Mapping[str, Any], arguments: dict[str, Any]) -> None:
     arguments: what it was called with, by name.
     """
     head = arguments.get("head")
+    # the annotations of an argument that is one head; of others, `head` may be a text of its own
     if kinds.get("head") not in (int | None, OneHead | None) or "layer" not in kinds:
         return
     if isinstance(head, str | tuple):
         selection: Any = head
-        if isinstance(head, tuple):
+        if isinstance(head, tuple):  # one pair in a list: alone, (5, 11) may also be two heads
             selection = [head]
+        # numbers in a list where the choice names its layer; else the choice as it was, such as
+        # "11", which is refused with the other kinds
         layer, heads = layer_and_heads(arguments.get("layer"), selection)
         if isinstance(heads, list) and len(heads) != 1:
             raise UsageError(
@@ -185,7 +188,8 @@ def _choose(function: Callable[..., object], bound: inspect.BoundArguments) -> N
     if any(isinstance(part, Collection) and len(part) == 0 for part in chosen):
         raise UsageError("no layer or no head is chosen", expected="at least one of them")
     selection = choose_heads_of(spec, *chosen)
-    # the function takes a HeadSelection, or layers and heads as numbers
+    # a function that takes a HeadSelection gets pairs in one, which counts alone, or else the numbers
+    # as they were named; any other function gets numbers, where pairs can be written so
     if any(part in str(parameters["heads"].annotation) for part in ("Which", "HeadSelection")):
         if selection.pairs:
             arguments["heads"] = selection
@@ -373,6 +377,7 @@ def _fits_several(value: Any, origin: Any, part: Any) -> bool:
         return False
     if origin is not Iterable and not isinstance(value, Collection):
         return False
+    # a dictionary is no list of its keys, and a set, which has no order, is no sequence
     if isinstance(value, Mapping) or (origin is Sequence and not hasattr(value, "__getitem__")):
         return False
     return not isinstance(value, Collection) or all(_fits(item, part) for item in value)

@@ -147,6 +147,7 @@ def hash_attention(
     # so low a bias that a token attends to itself only where it sees nothing else
     itself = backend.array_as_is(np.where(i == j, SELF_BIAS, 0.0))
     if not shows_all(mask):
+        # a mask is asked about position 0 in place of −1, which is hidden anyway
         visibility = visibility & visible(
             mask,
             backend.array_as_is(np.maximum(i, 0)),
@@ -289,7 +290,8 @@ def _add_square_stages(
     heads = places.heads
     tokens = places.tokens
 
-    # the share of the round that each place belongs to, [head, chunk, place]
+    # the share of the round that each place belongs to, [head, chunk, place]; of a place without a
+    # token (−1) that of token 0, which no visible pair takes up
     share = np.asarray(backend.numpy(shares), np.float64)
     round_of_chunk = np.arange(places.queries.shape[1]) // (places.length // trace.chunk)
     head = np.arange(heads)[:, None, None]

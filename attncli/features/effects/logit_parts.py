@@ -222,7 +222,8 @@ class Attributor:
             """Send the parts through the norm at this place of the layer, if it has one."""
             norm = block.norms.get(place)
             if norm is not None:
-                # what enters the norm is the activation of its name; the layer's weights are named by place, such as "attn.in.weight"
+                # what enters the norm is the activation of its name; the layer's weights are named
+                # by place, too, such as "attn.in.weight"
                 weight, bias = (
                     role_numbers(self._text.backend, weights, f"{place}.{name}")
                     for name in ("weight", "bias")

@@ -394,14 +394,12 @@ class Meter:
         return finish(self._model.spec, self._weights, self._backend, after)
 
     def _mean_over_positions(self, vectors: Array) -> Floats:
-        """The mean vector over those of the positions measured that have a vector, [branch, width].
+        """The mean vector over the positions measured, [branch, width].
 
         vectors: [branch, token, width], from the token at position `_first` on.
         """
-        rows = np.asarray(
-            [place - self._first for place in self._request.positions if place >= self._first]
-        )
-        first = int(rows.min())
+        rows = np.asarray(self._request.positions) - self._first
+        first = int(rows.min())  # only the tokens from there to the last one are made float64
         wide = np.asarray(self._backend.numpy(vectors[:, first : int(rows.max()) + 1]), np.float64)
         return np.asarray(wide[:, rows - first].mean(1))
 

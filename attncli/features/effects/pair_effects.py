@@ -485,7 +485,7 @@ def mean_differences(
         )
         for interval in intervals
     ]
-    if not all(writes):  # not measured: each row is empty
+    if not all(writes):  # not measured: each pair's list is empty
         return differences
     return [
         replace(

@@ -399,7 +399,7 @@ def ablate_rows(document: AblateDocument) -> Iterator[Sequence[object]]:
             effect.layer,
             effect.head,
             *(reading_of(effect, name) for name in names),
-            *chances[number : number + 1],
+            *chances[number : number + 1],  # none where the column is missing, too
             *(None if effect.random is None else reading_of(effect.random, name) for name in names),
             effect.weight,
             None if looks is None else looks.key,
@@ -460,9 +460,8 @@ ABLATE_TITLES = {
 
 
 def effect_grid(document: AblateDocument, view: View) -> Lines:
-    """Draw the layer × head grid of the first measure; no lines for one layer, or where not all
-    heads were measured.
-    """
+    """Draw the layer × head grid of the first measure, one for self- and one for cross-attention; no
+    lines for an attention of which a single layer or a single head was measured."""
     values = by_attention((effect, effect_size(effect, document)) for effect in document.effects)
     first = GRID_TITLES[document.measures[0]]
     signed = document.measures[0] in ("logprob", "difference")
