@@ -814,18 +814,19 @@ class _SourceSplit:
             met_queries = met_queries + relative.queries
 
         # what one entry of a projection does to each score, [key, dim]: found by sending each unit
-        # vector through the frozen norm and rotation
+        # vector through the frozen norm and rotation, which differ from key to key
         dim = len(query_total)
-        turned = space.query.apply(np.eye(dim)[:, None, :])[:, 0]
-        of_query: Floats = whole.scale * (turned @ met_keys.T).T
-        count = len(space.keys.constant)
-        by_row = space.keys.apply(np.repeat(np.eye(dim)[:, None, :], count, 1))
-        of_keys: Floats = whole.scale * np.einsum("ekd,kd->ke", by_row, met_queries[:count])
+        query_units = space.query.apply(np.eye(dim)[:, None, :])[:, 0]  # [entry, dim]
+        of_query: Floats = whole.scale * (query_units @ met_keys.T).T
+        count = len(space.keys.constant)  # without learned keys, which nothing is carried to
+        key_units = space.keys.apply(np.repeat(np.eye(dim)[:, None, :], count, 1))
+        # [entry, key, dim] · [key, dim]
+        of_keys: Floats = whole.scale * np.einsum("ekd,kd->ke", key_units, met_queries[:count])
         self._of_entry = of_query, of_keys
         self._learned = len(row.keys) - count
 
         # and to the advantage: of a query's vector whole, [1, dim], of the keys' row by row,
-        # [row, dim]
+        # [row, dim]; `shares` is how each score counts in the advantage, [key]
         shares = whole.centre(np.eye(len(row.keys)), than)
         self._to_advantage = (shares @ of_query)[None], shares[:count, None] * of_keys
 

@@ -1039,7 +1039,8 @@ TOLD_BY = {
 
 
 def _distinct_number_texts(a: float, b: float) -> list[str]:
-    """Write two numbers with three digits, or with as many as make their texts differ."""
+    """Write two numbers with three digits, or with as many as make their texts differ; 18 tell any
+    two of float64 apart."""
     texts = [f"{a:.3g}", f"{b:.3g}"]
     digits = 3
     while texts[0] == texts[1] and a != b and digits < 18:
