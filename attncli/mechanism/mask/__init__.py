@@ -126,6 +126,7 @@ def _parse_kind(spec: str, seed: int) -> Mask:
         fits = len(texts) in spelling.counts
     else:  # a kind that takes any number of them
         fits = bool(texts)
+    # no text longer than the largest number is read: Python refuses thousands of digits
     numbers = [
         int(text) for text in texts if text.strip().isdecimal() and len(text) <= len(str(LARGEST))
     ]
