@@ -186,7 +186,7 @@ def family(model_type: str) -> Family | None:
         declared = plugin.load()
         if not isinstance(declared, Family):
             what = message("{target} is no family", target=plugin.target)
-            plugin.refuse(what, "an object of attncli.models.family.Family")
+            plugin.refuse(what, "an object of attncli.models.family.Family")  # raises
     else:
         families: Mapping[str, Family] = import_module(
             f"attncli.models.families.{FILES[model_type]}"
@@ -196,12 +196,13 @@ def family(model_type: str) -> Family | None:
     @wraps(declared.spec)
     def spec(config: Config) -> Spec:
         """The Spec of a config by its family's reader, with `family` set to this model type."""
-        with nullcontext() if plugin is None else plugin.guard():
+        # an exception of a plugin's own code is raised as a PluginError
+        guard = nullcontext() if plugin is None else plugin.guard()
+        with guard:
             whole = declared.spec(config)
-        if whole.decoder is None:
-            decoder = None
-        else:
-            decoder = replace(whole.decoder, family=model_type)
+        decoder = whole.decoder
+        if decoder is not None:
+            decoder = replace(decoder, family=model_type)
         return replace(whole, family=model_type, decoder=decoder)
 
     return replace(declared, spec=spec)

@@ -62,9 +62,11 @@ def state_space(config: Config, default_eps: float = 1e-5, inner: int | None = N
     default_eps: the norm's ε where the config does not set it.
     inner: the width of all heads; None for the model's width times the config's expansion.
     """
-    widened = config.integer("mamba_expand", default=2) * config.integer("hidden_size")
+    # read in any case, so that the key does not count as unknown
+    expanded_width = config.integer("mamba_expand", default=2) * config.integer("hidden_size")
     if inner is None:
-        inner = widened
+        inner = expanded_width
+    # the number of heads must divide the width, and that of groups of heads the number of heads
     heads = config.heads(inner, "mamba_n_heads", default=128)
     groups = config.heads(heads, "mamba_n_groups", default=1)
     if config.get("mamba_d_head") not in (None, "auto", inner // heads):
@@ -178,19 +180,22 @@ def _weight_factors(config: Config) -> dict[str, float]:
 
 def _scaled_state_space(config: Config) -> StateSpace:
     """Falcon-H1's Mamba 2, with its multipliers, and with a norm if the config asks for it."""
-    widened = config.integer("mamba_expand", default=2) * config.integer("hidden_size")
-    mixer = state_space(config, inner=config.optional("mamba_d_ssm", default=1024) or widened)
-    before = config.flag("mamba_norm_before_gate", default=True)
+    # null in the config stands for the model's width times its expansion
+    expanded_width = config.integer("mamba_expand", default=2) * config.integer("hidden_size")
+    inner = config.optional("mamba_d_ssm", default=1024) or expanded_width
+    mixer = state_space(config, inner=inner)
+    norm_first = config.flag("mamba_norm_before_gate", default=True)
     if not config.flag("mamba_rms_norm", default=False):
         mixer = replace(mixer, norm=None)
+
     # of the gate, the values, k, q and the steps; float32, as all implementations hold them
     gate, values, k, q, steps = (
         float(np.float32(number)) for number in _multipliers(config, "ssm_multipliers", 5)
     )
     factors: tuple[float, float, float, float, float] | None = (gate, values, k, q, steps)
-    if factors == (1.0, 1.0, 1.0, 1.0, 1.0):
+    if factors == (1.0, 1.0, 1.0, 1.0, 1.0):  # nothing to multiply
         factors = None
-    return replace(mixer, gate_first=not before, factors=factors)
+    return replace(mixer, gate_first=not norm_first, factors=factors)
 
 
 def _multipliers(config: Config, key: str, count: int) -> list[float]:
@@ -232,9 +237,9 @@ def jamba(config: Config) -> Spec:
     """
     mixer = _selective_scan(config)
     mlp = llama.gated_mlp(config, default=14336)
-    # attention in layers first, first + every, …
-    every = config.integer("attn_layer_period", default=8)
-    first = config.integer("attn_layer_offset", default=4, least=0)
+    # attention in the layers offset, offset + period, …
+    period = config.integer("attn_layer_period", default=8)
+    offset = config.integer("attn_layer_offset", default=4, least=0)
     count = config.integer("num_experts", "num_local_experts", default=16, most=2**16)
     chosen = config.integer("num_experts_per_tok", default=2, most=2**16)
     experts = Experts(count, min(chosen, count), mlp.width, mlp.activation, renormalise=False)
@@ -245,18 +250,18 @@ def jamba(config: Config) -> Spec:
     for layer in range(llama.depth(config)):
         part = experts if layer in layers_with_experts else mlp
         block = llama.block(config, position=None, default_kv_heads=8, mlp=part)
-        blocks.append(block if layer % every == first else block.with_mixer(mixer))
+        blocks.append(block if layer % period == offset else block.with_mixer(mixer))
     return llama.decoder(config, blocks, biases=("mixer.time", *biases(config)))
 
 
 def _layers_with_experts(config: Config) -> list[int]:
     """The numbers of Jamba's layers that have experts; none for a model with one expert alone, which
     is an ordinary feed-forward part."""
-    every = config.integer("expert_layer_period", default=2)
-    first = config.integer("expert_layer_offset", default=1, least=0)
+    period = config.integer("expert_layer_period", default=2)
+    offset = config.integer("expert_layer_offset", default=1, least=0)
     if config.integer("num_experts", default=16, most=2**16) == 1:
         return []
-    return [layer for layer in range(llama.depth(config)) if layer % every == first]
+    return [layer for layer in range(llama.depth(config)) if layer % period == offset]
 
 
 def _selective_scan(config: Config) -> SelectiveScan:
@@ -288,16 +293,19 @@ def jamba_gguf_keys(metadata: Metadata) -> dict[str, object]:
     for kind, mark in (("attn", "attn_q"), ("expert", "ffn_gate_inp")):
         name = re.compile(rf"blk\.(\d+)\.{mark}\.weight")  # blk.4.attn_q.weight
         layers = sorted(int(match[1]) for match in map(name.fullmatch, metadata.tensors) if match)
-        # the distance between two such layers; of a single one, a period beyond the last layer
-        steps = {after - before for before, after in pairwise(layers)} or {metadata.layers() + 1}
-        if len(steps) > 1:
+        if not layers:  # then the family's own period holds
+            continue
+        distances = {after - before for before, after in pairwise(layers)}
+        if not distances:  # a single such layer: a period beyond the last layer
+            distances = {metadata.layers() + 1}
+        if len(distances) > 1:
             what = message(
                 "layers {layers} have {mark}", layers=", ".join(map(str, layers[:8])), mark=mark
             )
             raise UnsupportedError(what, where=metadata.where, expected="layers in even steps")
-        if layers:  # `steps` holds one number now
-            keys[f"{kind}_layer_period"] = max(steps)
-            keys[f"{kind}_layer_offset"] = layers[0]
+        (period,) = distances
+        keys[f"{kind}_layer_period"] = period
+        keys[f"{kind}_layer_offset"] = layers[0]
     return keys
 
 

@@ -103,9 +103,10 @@ def encoder_decoder(
     # where the norms of a layer stand: before each part, or on the sum of it and the stream
     if before:
         places: tuple[Place, ...] = ("attn.in", "mlp.in")
+        cross_place: Place = "cross.in"
     else:
         places = ("attn.sum", "mlp.sum")
-    crossing: Place = "cross.in" if before else "cross.sum"
+        cross_place = "cross.sum"
 
     def attention(side: str) -> Attention:
         """The attention of the "encoder" or the "decoder", each with its own number of heads,
@@ -131,16 +132,16 @@ def encoder_decoder(
     block = Block(
         replace(attention("decoder"), mask=Causal()),
         mlp("decoder"),
-        dict.fromkeys((*places, crossing), norm),
+        dict.fromkeys((*places, cross_place), norm),
         cross=attention("decoder"),
     )
     layers = config.integer("decoder_layers", most=MOST_LAYERS)
-    first = config.integer("decoder_start_token_id", default=default_start, least=0)
+    start = config.integer("decoder_start_token_id", default=default_start, least=0)
     # offsets: `final_logits_bias`, a number for each entry of the vocabulary
     head = Head(tied=config.flag("tie_word_embeddings", default=True), offsets=True)
-    return replace(
-        encoder, decoder=replace(encoder, blocks=(block,) * layers, start=first, head=head)
-    )
+    # what is not said of the decoder is as in the encoder
+    decoder = replace(encoder, blocks=(block,) * layers, start=start, head=head)
+    return replace(encoder, decoder=decoder)
 
 
 def embedding_scale(config: Config, *, default: bool = False) -> float:
@@ -240,7 +241,7 @@ def m2m_100(config: Config) -> Spec:
     whole = encoder_decoder(
         config, Norm("layer", 1e-5), embedding, default_activation="relu", before=True
     )
-    assert whole.decoder is not None
+    assert whole.decoder is not None  # `encoder_decoder` has made one
     decoder = replace(whole.decoder, max_positions=None)
     return replace(whole, max_positions=None, decoder=decoder)
 

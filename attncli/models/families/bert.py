@@ -315,17 +315,17 @@ def big_bird(config: Config) -> Spec:
     biased = config.flag("use_bias", default=True)
     size = config.integer("block_size", default=64)
     random_blocks = config.integer("num_random_blocks", default=3, least=0)
-    # up to this many tokens transformers uses full attention
-    longest = (5 + 2 * random_blocks) * size
+    # up to this many tokens transformers uses full attention: a query sees five blocks besides the
+    # random ones
+    full_up_to = (5 + 2 * random_blocks) * size
+    position = None
     if random_blocks:
-        position = FirstBlockAgain(random_blocks, size, longest)
-    else:
-        position = None
+        position = FirstBlockAgain(random_blocks, size, full_up_to)
 
     if config.choice("attention_type", among={SPARSE: SPARSE, FULL: FULL}, default=SPARSE) == FULL:
         base = with_decoder_mask(config, base)
     else:
-        mask = BigBird(size, random=0, longest=longest)
+        mask = BigBird(size, random=0, longest=full_up_to)
         base = with_attention(
             base, lambda attention: replace(attention, mask=mask, position=position)
         )

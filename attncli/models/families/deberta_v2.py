@@ -122,12 +122,11 @@ def _relative_position(config: Config, base: Spec, position_scores: list[str]) -
     shares_keys = config.flag("share_att_key", default=False)
 
     # whether the vectors of the distances are normed: "layer_norm", alone or between bars
-    norms = config.get("norm_rel_ebd") or "none"
-    if isinstance(norms, str):
-        norm_names = {norm.strip() for norm in norms.lower().split("|")}
-    else:
-        norm_names = set()
-    if not norm_names or norm_names - {"none", "layer_norm"}:
+    stated_norms = config.get("norm_rel_ebd") or "none"
+    norm_names: set[str] = set()
+    if isinstance(stated_norms, str):
+        norm_names = {name.strip() for name in stated_norms.lower().split("|")}
+    if not norm_names or norm_names - {"none", "layer_norm"}:  # no text, or another word in it
         raise config.refuse("norm_rel_ebd", "'none' or 'layer_norm'")
 
     if not config.flag("relative_attention", default=False):
@@ -137,22 +136,18 @@ def _relative_position(config: Config, base: Spec, position_scores: list[str]) -
                 "'none' in a model without relative_attention: there is nothing to norm",
             )
         return None
+    norm = None
+    if "layer_norm" in norm_names:
+        norm = Norm("layer", config.number("layer_norm_eps", default=1e-7))
     # with buckets, far distances share a vector by their logarithm; else each has its own
-    if buckets > 0:
-        span = buckets
-    else:
-        span = furthest
+    has_buckets = buckets > 0
     return Disentangled(
-        span,
-        furthest=furthest if buckets > 0 else None,
+        span=buckets if has_buckets else furthest,
+        furthest=furthest if has_buckets else None,
         asks="c2p" in position_scores,
         answers="p2c" in position_scores,
         own=not shares_keys,
-        norm=(
-            Norm("layer", config.number("layer_norm_eps", default=1e-7))
-            if "layer_norm" in norm_names
-            else None
-        ),
+        norm=norm,
     )
 
 

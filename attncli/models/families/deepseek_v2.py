@@ -140,7 +140,8 @@ def experts(
     # experts lie in groups of one size, and the best are taken from the best groups
     groups = routing.groups
     within = routing.groups_chosen
-    if total % groups or best > total // groups * min(within, groups):
+    eligible = total // groups * min(within, groups)  # experts in the chosen groups
+    if total % groups or best > eligible:
         raise InputError(
             "config.json has {best} of {total} experts chosen, from {within} of {groups} groups",
             where=config.where,
@@ -186,7 +187,8 @@ def latent_decoder(
     biases: patterns of roles that have a bias, as of a Llama.
     """
     heads = config.integer("num_attention_heads", most=2**16)
-    if (config.optional("num_key_value_heads", default=default_kv_heads) or heads) != heads:
+    kv_heads = config.optional("num_key_value_heads", default=default_kv_heads) or heads
+    if kv_heads != heads:
         raise config.refuse(
             "num_key_value_heads", message("{heads}, as many as heads", heads=heads)
         )
@@ -196,7 +198,7 @@ def latent_decoder(
     # a head's first entries carry content, its last ones are rotated
     attention = Attention(
         heads,
-        kv_heads=heads,
+        kv_heads=kv_heads,
         head_dim=content_dim + rotary_dim,
         v_dim=config.integer("v_head_dim", default=128),
         # YaRN's factor for longer texts is on the scores here
@@ -213,6 +215,7 @@ def latent_decoder(
     # without effect: read, so that they do not count as unknown keys
     config.get(*IDLE)
     norm = llama.rms(config)
+    # the first layers have a plain feed-forward part
     dense_count = config.integer("first_k_dense_replace", default=default_dense, least=0)
     blocks = [
         Block(
@@ -277,12 +280,12 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     scores = {1: "softmax", 2: "sigmoid"}  # by the numbers that llama.cpp gives them
     # a head's key is its content and the rotated entries; newer files give its length as "…_mla"
     rotated = metadata.architecture_value("rope.dimension_count")
-    whole = metadata.architecture_value("attention.key_length_mla") or metadata.architecture_value(
-        "attention.key_length"
-    )
+    key_length = metadata.architecture_value("attention.key_length_mla")
+    if not key_length:
+        key_length = metadata.architecture_value("attention.key_length")
     content = None
-    if isinstance(rotated, int) and isinstance(whole, int) and 0 < rotated < whole:
-        content = whole - rotated
+    if isinstance(rotated, int) and isinstance(key_length, int) and 0 < rotated < key_length:
+        content = key_length - rotated
     heads = metadata.architecture_value("attention.head_count")
 
     # stored corrections mean DeepSeek-V3, whose method is fixed
@@ -290,7 +293,7 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
     by_group = isinstance(groups, int) and groups > 1
     method: str | None = "greedy"
     if any("exp_probs_b" in name for name in metadata.tensors):
-        method = None
+        method = None  # as if the config did not state one
     elif by_group:
         method = GROUPED
     return {

@@ -40,7 +40,7 @@ def spec(config: Config) -> Spec:
     is_new = config.flag("new_decoder_architecture", default=False)
     multi_query = config.flag("multi_query", default=True)
     kv_heads = config.integer("num_kv_heads", "n_head_kv", default=heads)
-    if not is_new:
+    if not is_new:  # whatever `num_kv_heads` says
         kv_heads = 1 if multi_query else heads
 
     # attention and feed-forward part in parallel, with one norm or two
@@ -53,7 +53,9 @@ def spec(config: Config) -> Spec:
         norms: dict[Place, Norm] = {"attn.in": norm, "mlp.in": norm}
     else:
         norms = {"attn.in": norm}
-    linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("bias", default=False) else ()
+    linear_biases: tuple[str, ...] = ()
+    if config.flag("bias", default=False):
+        linear_biases = ("attn.[qkvo]", "mlp.up", "mlp.down")
     # Falcon adds ALiBi before it scales the scores, and rounds it coarsely in any dtype
     alibi = Alibi(factor=dim**-0.5, coarse=True)
     position = alibi if config.flag("alibi", default=False) else rope(config, dim)
@@ -83,7 +85,7 @@ def spec(config: Config) -> Spec:
         blocks=(block,) * config.integer("num_hidden_layers", "n_layer", most=MOST_LAYERS),
         final_norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", default=True)),
-        biases=("attn.in", "mlp.in", "final", *linears),
+        biases=("attn.in", "mlp.in", "final", *linear_biases),
     )
 
 

@@ -264,7 +264,7 @@ def t5gemma(config: Config) -> Spec:
     decoder = gemma2(decoder_config)
     start = decoder_config.integer("bos_token_id", default=2, least=0)
     blocks = tuple(_with_cross_attention(block, encoder.d_model) for block in decoder.blocks)
-    assert decoder.head is not None
+    assert decoder.head is not None  # a Gemma 2 has one
     head = replace(decoder.head, tied=config.flag("tie_word_embeddings", default=True))
     _settle_side(config, decoder_config)
     biases = decoder.biases
@@ -301,7 +301,7 @@ def _settle_side(config: Config, side: Config) -> None:
 def _both_ways(block: Block) -> Block:
     """The layer with its mask made symmetric: queries see as many tokens after them as before."""
     mask = mirror_mask(block.attention.mask)
-    assert mask is not None
+    assert mask is not None  # Gemma 2's masks, causal with a window or without, have such a form
     return replace(block, attention=replace(block.attention, mask=mask))
 
 

@@ -158,7 +158,10 @@ def _attention_types(config: Config, count: int) -> list[str]:
     from `attention_types`, pairs of a pattern and how often it repeats, such as
     [[["global", "local"], 6]]; by turns where the config has neither."""
     kinds = config.list_of("attention_layers", kind=str, count=count)
-    pairs = config.list_of("attention_types", kind=list) or [[["global", "local"], -(-count // 2)]]
+    # read in any case, so that the key does not count as unknown
+    pairs = config.list_of("attention_types", kind=list)
+    if not pairs:
+        pairs = [[["global", "local"], -(-count // 2)]]  # half of the layers, rounded up
     if kinds is None:
         kinds = []
         for pair in pairs:

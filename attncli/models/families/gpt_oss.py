@@ -77,7 +77,7 @@ def _rotary(config: Config) -> Rope:
     position = rope(config, dim, default_theta=THETA)
     if config.get("rope_parameters") or config.get("rope_scaling"):
         return position
-    magnitude = 0.1 * math.log(FACTOR) + 1.0
+    magnitude = 0.1 * math.log(FACTOR) + 1.0  # YaRN's own formula
     return replace(position, scaling=Yarn(FACTOR, ORIGINAL, magnitude=magnitude, truncate=False))
 
 
@@ -85,10 +85,9 @@ def _refuse_quantized(config: Config) -> None:
     """Raise UnsupportedError for a config that says that the weights are quantised, with a hint for
     MXFP4, in which the model was published."""
     quantization = config.get("quantization_config")
+    method = None
     if isinstance(quantization, dict):
         method = quantization.get("quant_method")
-    else:
-        method = None
     if method == "mxfp4":
         what = message(
             "config.json sets quantization_config to 'mxfp4': the experts' weights have four bits"

@@ -70,7 +70,7 @@ def spec(config: Config) -> Spec:
     content = config.integer("qk_nope_head_dim", default=128)
     straight = config.integer("qk_rope_head_dim", default=64)
     heads = config.integer("num_attention_heads", most=2**16)
-    # in latent attention every head has keys and values of its own
+    # in latent attention every head has keys and values of its own; null says so, too
     if (config.optional("num_key_value_heads", default=32) or heads) != heads:
         raise config.refuse("num_key_value_heads", f"{heads}")
     attention = Attention(
@@ -88,7 +88,7 @@ def spec(config: Config) -> Spec:
         ),
     )
 
-    # the delta rule
+    # the delta rule: its own object counts first, then the keys beside it
     norm = llama.rms(config, default=1e-5)
     outer_heads = config.integer("linear_num_heads", default=32, most=2**16)
     outer_dim = config.integer("linear_head_dim", default=128, most=2**16)
@@ -131,11 +131,9 @@ def spec(config: Config) -> Spec:
         blocks.append(block if kind == GLOBAL else block.with_mixer(mixer))
     # without effect: of training, or of positions that no layer has
     config.get(*deepseek_v2.IDLE, "model_max_length", "rope_theta", "rope_scaling", "mla_use_nope")
-    biases = (
-        ("attn.q_down", "attn.kv_down", "attn.o")
-        if config.flag("attention_bias", default=False)
-        else ()
-    )
+    biases: tuple[str, ...] = ()
+    if config.flag("attention_bias", default=False):
+        biases = ("attn.q_down", "attn.kv_down", "attn.o")
     return llama.decoder(config, blocks, biases=biases)
 
 

@@ -71,8 +71,9 @@ def whole_model(config: Config, parts: Sequence[Mlp | Experts]) -> Spec:
     kinds = config.list_of("layer_types", kind=str, count=count)
     if kinds is None:
         # a config with neither key has attention in every layer
-        chosen = range(count) if attending is None else attending
-        kinds = [GLOBAL if layer in chosen else CONVOLUTION for layer in range(count)]
+        if attending is None:
+            attending = list(range(count))
+        kinds = [GLOBAL if layer in attending else CONVOLUTION for layer in range(count)]
     if not set(kinds) <= {GLOBAL, CONVOLUTION}:
         raise config.refuse("layer_types", f"{GLOBAL}, {CONVOLUTION}")
 
@@ -102,7 +103,7 @@ def _mlp(config: Config) -> Mlp:
     if config.flag("block_auto_adjust_ff_dim", default=True):
         width = int(2 * width / 3)
         if multiplier is not None:
-            width = unit * ((int(multiplier * width) + unit - 1) // unit)
+            width = unit * ((int(multiplier * width) + unit - 1) // unit)  # rounded up to units
     return Mlp(width, "silu", gated=True)
 
 

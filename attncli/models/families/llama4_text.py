@@ -47,17 +47,20 @@ def spec(config: Config) -> Spec:
 
     # `no_rope_layers` is 1 for a layer with rotary positions, 0 for one without, despite its name
     every = config.integer("no_rope_layer_interval", default=4)
-    rotary_layers = config.list_of("no_rope_layers", kind=int, count=count) or [
-        int((layer + 1) % every != 0) for layer in range(count)
-    ]
+    rotary_layers = config.list_of("no_rope_layers", kind=int, count=count)
+    if not rotary_layers:
+        rotary_layers = [int((layer + 1) % every != 0) for layer in range(count)]
 
-    # which layers have experts, and which see chunks
+    # which layers have experts, the last of each `step` where the config does not list them
     step = config.integer("interleave_moe_layer_step", default=1)
-    moe_layers = config.list_of("moe_layers", kind=int)
-    expert_layers = range(step - 1, count, step) if moe_layers is None else moe_layers
-    kinds = config.list_of("layer_types", kind=str, count=count) or [
-        CHUNKED if rotary else WHOLE for rotary in rotary_layers
-    ]
+    expert_layers = config.list_of("moe_layers", kind=int)
+    if expert_layers is None:
+        expert_layers = list(range(step - 1, count, step))
+
+    # which layers see chunks
+    kinds = config.list_of("layer_types", kind=str, count=count)
+    if not kinds:
+        kinds = [CHUNKED if rotary else WHOLE for rotary in rotary_layers]
     size = config.optional("attention_chunk_size", default=8192)
     if any(kind not in (CHUNKED, WHOLE) for kind in kinds) or (CHUNKED in kinds and size is None):
         raise config.refuse(

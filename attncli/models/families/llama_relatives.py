@@ -25,11 +25,9 @@ def ernie4_5(config: Config) -> Spec:
     dim = llama.head_dim(config, default=128)
     position = rope(config, dim, default_theta=500000.0, pairing="adjacent")
     block = llama.block(config, position=position, dim=dim, default_kv_heads=2, norm=norm)
-    biases = (
-        ("attn.[qkvo]", "mlp.up", "mlp.gate", "mlp.down")
-        if config.flag("use_bias", default=False)
-        else ()
-    )
+    biases: tuple[str, ...] = ()
+    if config.flag("use_bias", default=False):
+        biases = ("attn.[qkvo]", "mlp.up", "mlp.gate", "mlp.down")
     return llama.decoder(config, block, default_tied=True, biases=biases)
 
 
@@ -39,9 +37,11 @@ def exaone4(config: Config) -> Spec:
     Research, 2025."""
     norm = llama.rms(config, default=1e-5)
     window = config.optional("sliding_window", default=4096)
-    every = 1  # each `every`th layer has no window
+    # each `every`th layer has no window: all of them where the model has none
+    every = 1
     if config.get("layer_types") is not None or window is None:
-        config.get("sliding_window_pattern")  # repeats the layers' types, perhaps in letters
+        # repeats the layers' types, perhaps in letters: only read, so that it is no unknown key
+        config.get("sliding_window_pattern")
     else:
         every = config.integer("sliding_window_pattern", default=4)
     position = rope(config, llama.head_dim(config))
@@ -93,6 +93,7 @@ BIASES = {
     "attention_out_bias": ("attn.o", False),
     "mlp_bias": ("mlp.[gud]*", False),
 }
+"""Of each key: which roles have a bias where it is true, and its value where it is not set."""
 
 
 def seed_oss(config: Config) -> Spec:
@@ -100,7 +101,6 @@ def seed_oss(config: Config) -> Spec:
     Source: ByteDance Seed Team, 2025."""
     dim = llama.head_dim(config, default=128)
     block = llama.block(config, position=rope(config, dim), dim=dim, default_kv_heads=8)
-    # of each key: which roles have a bias where it is true, and what holds without it
     biases = tuple(
         pattern for key, (pattern, usual) in BIASES.items() if config.flag(key, default=usual)
     )
@@ -113,9 +113,9 @@ def smollm3(config: Config) -> Spec:
     count = llama.depth(config)
     # `no_rope_layers` is 1 for a layer with rotary positions, 0 for one without, despite its name
     every = config.integer("no_rope_layer_interval", default=4)
-    rotary_layers = config.list_of("no_rope_layers", kind=int, count=count) or [
-        int(bool((layer + 1) % every)) for layer in range(count)
-    ]
+    rotary_layers = config.list_of("no_rope_layers", kind=int, count=count)
+    if not rotary_layers:
+        rotary_layers = [int((layer + 1) % every != 0) for layer in range(count)]
     window = config.optional("sliding_window")
     has_windows = config.flag("use_sliding_window", default=False) and window is not None
     # without effect: read, so that they do not count as unknown keys

@@ -67,9 +67,10 @@ def window_reaches(config: Config, layers: int) -> list[int]:
         windows = value
     else:
         windows = [config.integer("attention_window", default=512, least=2)] * layers
-    if len(windows) != layers or any(
-        not isinstance(window, int) or window < 2 or window % 2 for window in windows
-    ):
+    are_even = all(
+        isinstance(window, int) and window >= 2 and window % 2 == 0 for window in windows
+    )
+    if len(windows) != layers or not are_even:
         what = message("config.json sets attention_window to {value}", value=repr(value))
         expected = message("an even number from 2, or {layers} of them", layers=layers)
         raise InputError(what, where=config.where, expected=expected)
@@ -107,7 +108,7 @@ def led(config: Config) -> Spec:
         replace(block, attention=with_window(block.attention, reach))
         for block, reach in zip(whole.blocks, reaches, strict=True)
     )
-    assert whole.decoder is not None
+    assert whole.decoder is not None  # `encoder_decoder` has made one
     decoder = replace(
         whole.decoder, max_positions=config.integer("max_decoder_position_embeddings", default=1024)
     )

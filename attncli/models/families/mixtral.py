@@ -116,14 +116,17 @@ def _branch_factors(
     leaving: the role of its output projection.
     """
     factors: dict[str, float] = {}
+    # of each part: how its keys begin, its norm, the roles that read, and the one that writes
     parts = (
         (kind, "attn.in", entering, leaving),
         ("mlp", "attn.sum", ("experts.router", "experts.gate", "experts.up"), "experts.down"),
     )
     for key, norm, reading, writing in parts:
-        kept = config.number(f"{key}_alpha_factor", default=1.0)
-        factors |= {f"{norm}.weight": kept} | {f"{role}.weight": 1 / kept for role in reading}
-        factors[f"{writing}.weight"] = config.number(f"{key}_beta_factor", default=1.0)
+        alpha = config.number(f"{key}_alpha_factor", default=1.0)
+        beta = config.number(f"{key}_beta_factor", default=1.0)
+        factors[f"{norm}.weight"] = alpha
+        factors |= {f"{role}.weight": 1 / alpha for role in reading}
+        factors[f"{writing}.weight"] = beta
     return {role: factor for role, factor in factors.items() if factor != 1.0}
 
 

@@ -127,7 +127,7 @@ def _biases(config: Config) -> tuple[str, ...]:
 
 def _masked_head(config: Config, width: int, norm: Norm) -> MaskedHead | None:
     """The head that predicts masked words, whose activation is a key of its own; None if that
-    activation is not implemented.
+    activation is not implemented, as attention runs without the head.
 
     width, norm: the model's.
     """

@@ -103,6 +103,7 @@ def spec(config: Config, *, default_mlp: str = "relu", scaled: bool | None = Non
     # one distance beyond these
     furthest = config.integer("relative_attention_max_distance", default=128, least=count // 2 + 1)
 
+    # the decoder's cross-attention; self-attention is the same with a mask and positions
     cross = Attention(heads, kv_heads=heads, head_dim=dim, v_dim=dim, scale=1.0)
 
     def attention(*, is_causal: bool) -> Attention:
@@ -123,12 +124,10 @@ def spec(config: Config, *, default_mlp: str = "relu", scaled: bool | None = Non
     )
 
     # a file saved by a class of the encoder alone has no decoder, whatever its config says
-    if not config.flag("is_encoder_decoder", default=True) or config.get("architectures") in (
-        ["T5EncoderModel"],
-        ["MT5EncoderModel"],
-        ["UMT5EncoderModel"],
-    ):
-        config.optional("num_decoder_layers")
+    encoder_classes = (["T5EncoderModel"], ["MT5EncoderModel"], ["UMT5EncoderModel"])
+    has_both = config.flag("is_encoder_decoder", default=True)
+    if not has_both or config.get("architectures") in encoder_classes:
+        config.optional("num_decoder_layers")  # read, so that it does not count as unknown
         return encoder
 
     if scaled is None:
