@@ -182,8 +182,9 @@ def _counted_layer_roles(side: Spec, names: Names) -> list[Role]:
         if isinstance(source, SharedTensor):
             shared |= {*modules.split()}  # "attn.q attn.k" names two
     roles = [role for block in side.blocks for role in layer_roles(side, block)]
-    once = {role.name: role for role in roles if role.module in shared}
-    return [role for role in roles if role.module not in shared] + list(once.values())
+    own_roles = [role for role in roles if role.module not in shared]
+    shared_roles = {role.name: role for role in roles if role.module in shared}  # each name once
+    return [*own_roles, *shared_roles.values()]
 
 
 def described_model(description: ModelDescription, dtype: str) -> Model:

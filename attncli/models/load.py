@@ -115,9 +115,9 @@ class CheckpointStore:
 
         # a projection is applied to the token vectors, or in the end to the sum of all parts
         parts = [EmbeddingVectors("token", project(x) if embedding.projection == "tokens" else x)]
-        shift = weights("embed.project.bias")
-        if embedding.projection == "tokens" and shift is not None:
-            parts.append(EmbeddingVectors("bias", shift))
+        project_bias = weights("embed.project.bias")
+        if embedding.projection == "tokens" and project_bias is not None:
+            parts.append(EmbeddingVectors("bias", project_bias))
         if embedding.positions is not None:
             # what is added to vectors of zeros are the position vectors alone
             positions = self._add_positions(backend, tokens, parts[0].vectors * 0.0)
@@ -128,8 +128,8 @@ class CheckpointStore:
             parts = parts_through_norm(backend, embedding.norm, parts, weights)
         if embedding.projection == "sum":
             parts = [EmbeddingVectors(part.kind, project(part.vectors)) for part in parts]
-            if shift is not None:
-                parts.append(EmbeddingVectors("bias", shift))
+            if project_bias is not None:
+                parts.append(EmbeddingVectors("bias", project_bias))
         return parts
 
     def _token_vectors(self, backend: Backend, tokens: Sequence[Token]) -> Array:
@@ -384,7 +384,7 @@ class _LayerWeights(ReadWeights):
             return None
         if self._factors and any(part.name in self._factors for part in bound.roles):
             return None
-        if bound.feeds:
+        if bound.feeds:  # now the feed-forward part of the last layer is worth reading ahead
             self._store._expect_feed_forward(self._index)
         # one large product, not one for each entry of a batch
         flat = x.reshape((-1, x.shape[-1])) if x.ndim > 2 else x

@@ -661,17 +661,16 @@ class _LayerWriter(Struct, frozen=True, eq=False):
             norm = None
         else:
             norm = self._norm(place)
+        scaled_map = tap.map
         if residual:
-            scale = self.block.branch_scale
-        else:
-            scale = 1.0
+            scaled_map = tap.map * self.block.branch_scale
         if norm is None:
-            return tap.map * scale, np.ones((self.count, 1))
+            return scaled_map, np.ones((self.count, 1))
         weight = numbers(self.backend, weights(f"{place}.weight"))
         bias = numbers(self.backend, weights(f"{place}.bias"))
         if norm.affine and bias is not None:
-            tap.add(StreamPart("norm", self.layer, place=place), bias, tap.map * scale)
-        return through_norm(norm, tap.map * scale, weight), 1.0 / self.deviations[place]
+            tap.add(StreamPart("norm", self.layer, place=place), bias, scaled_map)
+        return through_norm(norm, scaled_map, weight), 1.0 / self.deviations[place]
 
     def _pass_norm(self, place: str, weights: Weights) -> None:
         """Take all taps, one for each receiver of the stream, through the norm of the stream at

@@ -142,7 +142,8 @@ def recognise(
     tensors = bare_names(matrices, where, request.prefix)
     layout = _fitting_layout(tensors)
 
-    # the user's orientation wins over the one in the metadata
+    # the user's orientation wins over the one in the metadata, which is no error where it is not
+    # needed
     stored_orientation = metadata.get(ORIENTATION)
     if request.orientation is None and stored_orientation in ("in-out", "out-in"):
         layout_weights = layout.read(tensors, replace(request, orientation=stored_orientation))
@@ -171,22 +172,21 @@ def recognise(
         if name in tensors and role
     }
     facts, notes = sizes_of(weights, file_names, metadata, where, layout_weights.heads, request)
+    vocabulary = None
     if TABLE in tensors:
         vocabulary = vocabulary_of(tensors.read(TABLE, ANY_LENGTH, facts.d_model), metadata, where)
-    else:
-        vocabulary = None
-    seed = metadata.get("seed", "")[:SEED_DIGITS]
+    seed_text = metadata.get("seed", "")[:SEED_DIGITS]  # as any text may stand there
     roles = {tensors.file_names[name]: layout.knows[name] for name in tensors.arrays}
     return WeightFile(
         layout.description,
         weights,
         facts,
-        layout_weights.scale or _stored_scale(metadata, where),
-        layout_weights.notes + notes,
-        vocabulary,
-        int(seed) if seed.isdecimal() else None,
-        roles | dict.fromkeys(masks.names, ""),
-        _looks_back(masks) or layout_weights.looks_back,
+        scale=layout_weights.scale or _stored_scale(metadata, where),
+        notes=layout_weights.notes + notes,
+        vocabulary=vocabulary,
+        seed=int(seed_text) if seed_text.isdecimal() else None,
+        roles=roles | dict.fromkeys(masks.names, ""),  # "": masks are not used
+        looks_back=_looks_back(masks) or layout_weights.looks_back,
     )
 
 

@@ -50,8 +50,10 @@ def sections_with(word: str, lang: str) -> list[Section]:
 
     Returns:
         Sections whose heading has it, recipes of the cookbook before others, then those that have it
-        most often; of equals those of the page that is offered first. What commands print counts where nothing else has the word.
+        most often; of equals those of the page that is offered first. What commands print counts
+        where nothing else has the word.
     """
+    # the strictest pattern that matches anything, first without what commands print, then with it
     for pattern in _patterns(word):
         for outputs in (False, True):
             if sections := _matches(pattern, lang, outputs=outputs):

@@ -315,8 +315,7 @@ def big_bird(config: Config) -> Spec:
     biased = config.flag("use_bias", default=True)
     size = config.integer("block_size", default=64)
     random_blocks = config.integer("num_random_blocks", default=3, least=0)
-    # up to this many tokens transformers uses full attention: a query sees five blocks besides the
-    # random ones
+    # up to this many tokens transformers uses full attention (its own bound)
     full_up_to = (5 + 2 * random_blocks) * size
     position = None
     if random_blocks:

@@ -312,7 +312,7 @@ def _with_cross_attention(block: Block, width: int) -> Block:
     width: of the encoder's vectors.
     """
     cross = replace(block.attention, mask=Everywhere(), position=None, source_width=width)
-    norm = block.norms["attn.in"]
+    norm = block.norms["attn.in"]  # all norms of a layer are alike
     return replace(block, cross=cross, norms={**block.norms, "cross.in": norm, "cross.out": norm})
 
 

@@ -86,6 +86,7 @@ def _layer_block(config: Config, mask: Causal | Chunk, *, rotary: bool, has_expe
     rotary: whether queries and keys are rotated (and normed); where not, queries may be multiplied
         by a number that grows with their position.
     """
+    # all keys are read for each layer, used there or not, so that none counts as unknown
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config, default=128)
     normed = config.flag("use_qk_norm", default=True) and rotary

@@ -65,7 +65,8 @@ def layer_types(config: Config, usual: Callable[[int], bool]) -> list[str]:
     """
     count = llama.depth(config)
     kinds = config.list_of("layer_types", kind=str, count=count)
-    kinds = kinds or [LINEAR if usual(layer) else GLOBAL for layer in range(count)]
+    if not kinds:
+        kinds = [LINEAR if usual(layer) else GLOBAL for layer in range(count)]
     if not set(kinds) <= {LINEAR, GLOBAL}:
         raise config.refuse("layer_types", f"{GLOBAL}, {LINEAR}")
     return kinds

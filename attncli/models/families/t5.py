@@ -184,9 +184,8 @@ def umt5(config: Config) -> Spec:
 def gguf_keys(metadata: Metadata) -> dict[str, object]:
     """Config values by key that GGUF files name otherwise or lack: sizes, the largest distance that
     position buckets tell apart (128), and the activation."""
-    tensors = metadata.tensors
-    gated = "enc.blk.0.ffn_gate.weight" in tensors
-    decoding = "dec.output_norm.weight" in tensors
+    has_gate = "enc.blk.0.ffn_gate.weight" in metadata.tensors
+    has_decoder = "dec.output_norm.weight" in metadata.tensors
     return {
         "d_model": metadata.architecture_value("embedding_length"),
         "d_kv": metadata.architecture_value("attention.key_length"),
@@ -200,9 +199,9 @@ def gguf_keys(metadata: Metadata) -> dict[str, object]:
         ),
         "relative_attention_max_distance": 128,
         "layer_norm_epsilon": metadata.architecture_value("attention.layer_norm_rms_epsilon"),
-        "feed_forward_proj": "gated-gelu" if gated else "relu",
+        "feed_forward_proj": "gated-gelu" if has_gate else "relu",
         "decoder_start_token_id": metadata.architecture_value("decoder_start_token_id"),
-        "is_encoder_decoder": decoding,
+        "is_encoder_decoder": has_decoder,
     }
 
 
