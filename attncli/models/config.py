@@ -684,7 +684,7 @@ def stretched_scale(config: Config) -> float:
     rope_type = inside.get("rope_type", "type") or "default"
     if rope_type == "default" or not is_stated:
         return 1.0
-    # `number` refuses what is none
+    # `number` refuses a value that is no number
     return _log_factor(inside.number("factor"), inside.number("mscale_all_dim")) ** 2
 
 

@@ -126,7 +126,7 @@ def with_held_weights(cost: CostEstimate, resident: int) -> CostEstimate:
     if not resident:
         return cost
     memory = {message("all weights at once"): resident, **cost.memory}
-    memory.pop(message("weights at a time"), None)
+    memory.pop(message("weights at a time"), None)  # they are among those that are there
     return replace(cost, memory=memory, resident=resident)
 
 

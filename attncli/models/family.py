@@ -696,8 +696,8 @@ def _matches(name: str, prefixes: Iterable[str], patterns: Iterable[str]) -> boo
 
 def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
     """How many groups of heads a grouped tensor of these roles holds, one group after the other: in
-    attention one for each kv head; in a delta rule one for each key head, in other linear attention
-    one for each head.
+    attention one for each kv head, or where gates stand with the queries one for each head; in a
+    delta rule one for each key head, in other linear attention one for each head.
     """
     # all are roles of the attention, or of the mixer, whose size is taken to be that of all layers
     mixer = next((block.mixer for block in spec.blocks if block.mixer is not None), None)
@@ -705,7 +705,7 @@ def groups_of(spec: Spec, roles: Sequence[Role]) -> int:
         if isinstance(mixer, DeltaRule):
             return mixer.key_heads
         return mixer.heads
-    # of the roles, keys have the fewest rows (as many as values): head_dim for each kv head
+    # keys, or queries where there are gates, have head_dim rows for each group; no role has fewer
     return min(role.shape[0] for role in roles) // spec.blocks[0].attention.head_dim
 
 

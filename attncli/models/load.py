@@ -61,10 +61,12 @@ class CheckpointStore:
         self.spec = spec
         self.checkpoint = checkpoint
         self.binding = binding
+        # what is kept of the weights outside the layers and of those that all layers share, by role
         self._outer_arrays: dict[tuple[str, ArrayKind], Array] = {}
-        # by tensor and data type; None as long as nothing is kept
+        # rows of embedding tables, by tensor and data type; None as long as no rows are kept
         self._tables: dict[tuple[str, str], RowCache] | None = None
-        self._deferred_layer = -1  # the layer whose feed-forward part is read when it is asked for
+        # the layer whose feed-forward part is not read ahead until it is asked for; -1 for none
+        self._deferred_layer = -1
 
     def for_many(self) -> None:
         """From now on keep the rows of embedding tables that are read, for runs of many texts."""

@@ -854,10 +854,10 @@ def cache_weights(weights: Weights) -> Weights:
     """
     arrays: dict[str, Array | None] = {}
 
-    def role(name: str) -> Array | None:
+    def weight_of(role: str, /) -> Array | None:
         """The weight that plays a role, read at the first call; None where there is none."""
-        if name not in arrays:
-            arrays[name] = weights(name)
-        return arrays[name]
+        if role not in arrays:
+            arrays[role] = weights(role)
+        return arrays[role]
 
-    return role
+    return weight_of

@@ -415,8 +415,8 @@ def _token_ids(hf_model: Any) -> list[int]:
     vocabulary = int(hf_model.get_input_embeddings().weight.shape[0])
     padding = getattr(hf_model.config.get_text_config(), "pad_token_id", None)
     last_ids = range(vocabulary - 1, max(vocabulary - 100, -1), -1)
-    codes = [code for code in last_ids if code != padding]
-    return codes or [0]
+    token_ids = [token_id for token_id in last_ids if token_id != padding]
+    return token_ids or [0]
 
 
 def _different_tokens(hf_model: Any) -> list[Token]:
@@ -502,8 +502,9 @@ def _visibility_mask(call: Call, backend: Backend) -> Mask:
     else Everywhere, as the model's own mask is applied in any case."""
     if call.visibility is None:
         return Everywhere()
-    # [head or 1, query, key]: the first head's tells it for all
+    # [head or 1, query, key]: all heads of a layer are taken to have masks of one kind
     visibility = backend.numpy(call.visibility)[0]
+    # one row for all queries hides no later keys
     if len(visibility) > 1 and not np.triu(visibility, 1).any():
         return Causal()
     return Everywhere()

@@ -39,7 +39,8 @@ def word_entries(lang: str) -> dict[str, str]:
     """The Markdown of every entry of the glossary in a language, by each of the entry's names in
     small letters; entries in other languages have their English names as well."""
     entries: dict[str, str] = {}
-    for section in page(GLOSSARY, lang).split(f"\n{ENTRY}")[1:]:
+    _, *sections = page(GLOSSARY, lang).split(f"\n{ENTRY}")  # the page's introduction comes first
+    for section in sections:
         title, _, rest = section.partition("\n")
         # the last entry of a group ends where the heading of the next group begins
         meaning = rest.partition("\n## ")[0].strip()

@@ -107,14 +107,17 @@ def _patterns(word: str) -> list[re.Pattern[str]]:
     words = fold(word).split()
     if not words:
         return []
-    within = r"\s+".join(map(re.escape, words))
-    beginning = within
+    anywhere = r"\s+".join(map(re.escape, words))
+    # not in the middle of a word; Chinese does not part its words
+    at_beginning = anywhere
     if words[0][0].isascii() and words[0][0].isalnum():
-        beginning = rf"(?<![a-z0-9]){within}"
-    whole = beginning
+        at_beginning = rf"(?<![a-z0-9]){anywhere}"
+    # and nothing but the ending of a plural behind it
+    as_word = at_beginning
     if words[-1][-1].isascii() and words[-1][-1].isalnum():
-        whole = rf"{beginning}(?:s|es)?(?![a-z0-9])"
-    return [re.compile(wording) for wording in dict.fromkeys((whole, beginning, within))]
+        as_word = rf"{at_beginning}(?:s|es)?(?![a-z0-9])"
+    # each once, as two may be the same
+    return [re.compile(text) for text in dict.fromkeys((as_word, at_beginning, anywhere))]
 
 
 def _sections(text: str, *, outputs: bool) -> Iterator[tuple[str, list[str]]]:
