@@ -921,6 +921,7 @@ class _Binder:
         for tensor in (*with_prefix, *spellings):
             if tensor in self.tensors:
                 return tensor
+        # a tied model's file may hold the output head in place of the token table
         if role.name == "tokens.weight" and self.spec.head is not None and self.spec.head.tied:
             head = self._find_head()
             if head is not None:

@@ -227,8 +227,8 @@ class BlockRecipe(ProductRecipe):
         self._undone = undone
         # how many rows must be read together: those of a head whose rows were reordered, else one; 0
         # for a vector in quantised blocks, which has no rows to cut it at and is read whole
-        by_row = len(tensor.shape) > 1 or tensor.block.weights == 1
-        if by_row:
+        is_quantised = tensor.block.weights > 1  # several numbers in a block
+        if len(tensor.shape) > 1 or not is_quantised:
             self.unit = undone.head or 1
         else:
             self.unit = 0

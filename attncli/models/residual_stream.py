@@ -429,23 +429,25 @@ def _taps(
     dtype = np.float64 if backend.dtype == "float64" else np.float32
     read_norms: dict[tuple[int, str], _StreamNorm] = {}  # by layer and place
 
-    def read(layer: int, place: str, norm: Norm) -> _StreamNorm:
+    def read_norm(layer: int, place: str, norm: Norm) -> _StreamNorm:
         """The norm at a place with its weight, which is read once."""
         if (layer, place) not in read_norms:
             if place == "final":
                 weights = store.outer(backend)
             else:
                 weights = store.layer(backend, layer)
+            weight = None
             if norm.affine:
                 weight = numbers(backend, weights(f"{place}.weight"))
-            else:
-                weight = None
             read_norms[layer, place] = _StreamNorm(norm, weight)
         return read_norms[layer, place]
 
     taps = []
     for number, receiver in enumerate(receivers):
-        norms = [read(*address) for address in stream_norms(spec, receiver.layer, receiver.kind)]
+        norms = [
+            read_norm(layer, place, norm)
+            for layer, place, norm in stream_norms(spec, receiver.layer, receiver.kind)
+        ]
         size = most_parts(spec, receiver.layer, by_layer=split != "head")
         taps.append(_Tap(number, receiver, norms, size, dtype))
     return taps

@@ -337,8 +337,8 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
     rotary angles as well."""
     single = torch.float32
     double = torch.float64
-    # these take float32 arguments from transformers where float64 is wanted
-    functions = {
+    # transformers calls these with float32 numbers, which are made float64 first
+    widened_functions = {
         torch.sqrt,
         torch.log,
         torch.log1p,
@@ -373,7 +373,7 @@ def _float64_throughout(torch: Any, model: Any) -> Iterator[None]:
                 }
                 if function is torch.Tensor.float:
                     function = torch.Tensor.double
-            if function in functions:
+            if function in widened_functions:
                 args = (args[0].double(), *args[1:])
             if function is torch.polar:  # of a length and an angle, which must be of one type
                 args = tuple(item.double() for item in args)
