@@ -623,7 +623,8 @@ def page_record(
     """The heads of a run as its page shows them: from `recording_of_run`, or from a run of its own
     where that is None.
 
-    words: whether tokens are merged into words.
+    layers, heads, words: which are run, and whether tokens are merged into words, for a run of its
+        own; a recording has chosen them already.
     """
     from attncli.measure.run_record import recorded_run, run_record
 

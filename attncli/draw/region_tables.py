@@ -302,7 +302,7 @@ def region_heads_part(document: WithRegions, view: View) -> Lines:
             message("region"), lambda place: region_name(regions[place].name, view), align="left"
         )
     ]
-    for rank, name in enumerate(RANKS):
+    for rank, name in enumerate(RANKS):  # the third is left out first, the first never
         columns.append(Column(name, partial(head_text, rank), align="left", leave_out=rank))
     note = message(
         "the heads in which {token} ({index}) looks most at a region beside even attention: its share"

@@ -375,7 +375,7 @@ def _arrow_move(down: int, right: int) -> Move:
         """The state moved by the arrow; what moves depends on the focus and the pane."""
         if state.focus == "heads":
             return by_head(state, extent, layers=down, heads=right)
-        if state.sight in ("search", "effects"):
+        if state.sight in ("search", "effects"):  # a list: right is on, as down is
             return replace(state, row=max(state.row + down + right, 0))
         if state.sight == "links":
             return by_word(state, extent, down + right)
@@ -625,6 +625,7 @@ def act(walk: Walk, action: str) -> None:
                     walk.is_placed = True
                     walk.state = MOVES[action](walk.state, walk.loaded_run.extent)
                     walk.follow()
+                # a move to what another stop tells goes there; one to what none tells ends the tour
                 if walk.tour is not None and action != "tour":
                     walk.tour = stop_in_sight(walk.state, walk.tour)
         except AttnError as error:

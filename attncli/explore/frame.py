@@ -184,7 +184,7 @@ def answer(scene: Scene) -> Pane:
     # the most important first, for the last sentences may find no room
     sentences = _look_sentences(scene)
     unknown, word_count = loaded_run.unknown_count
-    if unknown:
+    if unknown:  # straight behind the sentence on where the word looks, whose words it qualifies
         sentences.insert(1, unknown_words_sentence(unknown, word_count, view))
     sentences += _weight_sentences(scene)
     rule_sentences = _rule_sentences(scene)
@@ -463,7 +463,7 @@ def _link_ends(
     texts = []
     for side, align in zip(names, ("right", "left"), strict=True):
         name = ""
-        if index < len(side):
+        if index < len(side):  # of two texts, one may be shorter
             name = side[index]
         texts.append(pad(cut(name, name_width, ascii=view.ascii), name_width, align))
     share_style = ""
@@ -505,18 +505,14 @@ def _connector(
     root = row == origin and bool(linked_rows)
     # the stem leads from the left to the trunk, the arm from the trunk to the right
     if view.ascii:
+        stem = " " * 3
         if root:
             stem = "-" * 3
-        else:
-            stem = " " * 3
-        if branch:
-            arm = "-" * 3 + ">"
-        else:
-            arm = " " * 4
-        if is_turned:
-            arm = " " * 4
+        arm = " " * 4
         if is_turned and root:
             arm = "<---"
+        elif branch and not is_turned:
+            arm = "--->"
         joint = " "
         if root or branch:
             joint = "+"

@@ -161,7 +161,7 @@ def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Pie
     if len(columns_shown):
         digits = len(str(columns_shown.stop - 1))
     step = next(step for step in (1, 2, 5, 10, 20, 50, 100, 1000) if step * wide > digits)
-    # heads whose numbers would touch that of the chosen one
+    # heads nearer than this to the chosen one have numbers that would touch its number
     touching = digits // wide + 1
     pieces: list[Piece] = []
     end_of_last = 0
@@ -169,6 +169,7 @@ def _head_numbers(columns_shown: range, wide: int, chosen_head: int) -> list[Pie
         gives_way = head != chosen_head and abs(head - chosen_head) < touching
         if (head % step == 0 and not gives_way) or head == chosen_head:
             text = pad(str(head), wide, "right")
+            # a number ends where its column does; it may be wider than that
             start = (head - columns_shown.start + 1) * wide - len(text)
             first_free = end_of_last
             if end_of_last > 0 and wide == 1:

@@ -172,6 +172,8 @@ class LiveSource(Struct, frozen=True, eq=False):
         if link is not None:
             cut_link = CutLink(self.pieces(link[0]), self.pieces(link[1]))
         removal = Removal(heads, link=cut_link, baseline=baseline)
+        # `positions` are the tokens whose last vector turns; `position` is where a next token would be
+        # predicted, which is not measured here
         request = MeasureRequest(
             ("vector",), positions=self.pieces(query), position=len(self.tokens) - 1
         )
@@ -463,8 +465,8 @@ class LoadedRun:
         place: (layer, head).
         """
         head = self.heads.get(place)
-        # a matrix that is there already, or that no queries and keys are kept of; None of a head
-        # that is not known
+        # from the whole matrix, where that is there already or the head keeps no queries and keys to
+        # work the column out from; `weights` returns None for a head that has not run
         if (
             place in self._weights_by_head
             or head is None

@@ -83,7 +83,8 @@ def draw_bars(
     if largest == 0:  # all bars are: 1, to divide by
         largest = 1.0
 
-    # from left to right: names up to `edge`, bars of at most `long` points, labels
+    # from left to right: names up to `edge`, bars of at most `long` points, labels; 8 points stand
+    # between a name and its bar, and between the bar and its label
     name_width = max((width(bar.name, 9) for bar in bars), default=0)
     # narrow paper gives a fifth of its width to the longest bar, at least, and less than half of it
     # to the names: the labels need the rest
@@ -705,6 +706,7 @@ def _map_grid(
     else:
         edge = 0.0
         gap = GAP
+    # no more beside each other than leaves the smallest size to each
     across = max(int(min(across, (drawing.room - edge + gap) / (LEAST + gap))), 1)
     if by_layer:
         # larger maps, on several lines a layer, if all layers are then at most 1.5 times as high as
@@ -883,6 +885,7 @@ def draw_map(
         bottom = max(bottom, ticks_end)
         slant = max(slant, bands_width(figure_map.row_bands))
     drawing.corner[0] = max(drawing.corner[0], x + wide + slant)
+    # the caption begins at `left`, which is `edge` points left of x
     return x + max(wide + slant, caption_width * BOLD - edge), bottom
 
 
@@ -1397,7 +1400,8 @@ def _metric_grids(
         for metric in titles
     }
     spans = {metric: _span_text(grid) for metric, grid in grids.items()}
-    # few heads make a narrow grid: its title and its span stand above it all the same
+    # few heads make a narrow grid: its title and its span, 9 points apart, stand above it all the
+    # same
     needed = max(
         width(title, SIZE) * BOLD + 9 + width(spans[metric], SIZE)
         for metric, title in titles.items()

@@ -188,6 +188,7 @@ class Page(Struct, frozen=True, eq=False):
         where that was not computed.
     left_out: pairs of words that are no links to list of two runs; None where every pair is.
     answer: what the document says in words, by language.
+    bands: regions along the text.
     texts: the tokens of either text of a comparison, and which of them the runs are of; nothing
         where they are of all.
     """
@@ -277,6 +278,7 @@ class PageHeads:
             # the digits after the point that the codes' step can tell apart, at most 3
             step = max(float(record.values.step.max(initial=0)), 1e-3)
             digits = max(0, int(-np.log10(step)))
+            # the block, how many dimensions of a value it has, of how many, and the digits of each
             entry["v"] = [value_key, len(record.values.step), record.value_width, digits]
         # links are (query, key, weight), the strongest first
         if record.links:
