@@ -90,7 +90,7 @@ def labelled(document: Document) -> Any:
     if not metrics:
         return _labelled_weights(document)
     weights = None
-    with suppress(InputError):
+    with suppress(InputError):  # metrics stand alone where the document holds no weights
         weights = _labelled_weights(document)
     return labelled_metrics(metrics, about.model.name or "", weights)
 

@@ -296,7 +296,7 @@ class LazyCommands(MutableMapping[str, Any]):
             if command is None:
                 raise KeyError(name)
             self._commands[name] = command
-            command.name = name
+            command.name = name  # Typer has called it after its function, a plugin as it likes
         return self._commands[name]
 
     def __setitem__(self, name: str, value: Any) -> None:

@@ -82,7 +82,8 @@ class Environment:
     endings: ExitStack = field(
         default_factory=ExitStack
     )  # what ends with the command, whatever happens
-    layers: Callable[[float], None] | None = None  # told how far a run is through its layers
+    # called with how far a run is through its layers; None where no work that has a bar is running
+    layers: Callable[[float], None] | None = None
     unfinished: int = 0  # bytes on standard output since the last write that ended a line
 
     @classmethod
@@ -129,7 +130,7 @@ class Environment:
 
         besides: if given, only options that have an effect in these forms.
         """
-        from attncli.cli.option import DELIVERY
+        from attncli.cli.option import DELIVERY  # of options that go with every form
 
         return [
             self.spellings[name]
@@ -462,12 +463,12 @@ def _take_back(stream: BinaryIO, count: int) -> None:
     with suppress(OSError, ValueError):  # a test's stream has no number
         handle = stream.fileno()
         status = os.fstat(handle)
+        if count == 0 or not stat.S_ISREG(status.st_mode):
+            return
         # the place after a write is its end also in a file that is appended to
-        end = -1
-        if stat.S_ISREG(status.st_mode):
-            end = os.lseek(handle, 0, os.SEEK_CUR)
+        end = os.lseek(handle, 0, os.SEEK_CUR)
         is_last = end == status.st_size  # nobody has written behind it
-        if count and is_last and end >= count:
+        if is_last and end >= count:
             os.ftruncate(handle, end - count)
             os.lseek(handle, end - count, os.SEEK_SET)
 

@@ -126,9 +126,9 @@ def whole_page(command: Any, ctx: Any, color: str = "auto") -> str:
 
     # options of most commands are explained by `attn --help` alone; a command only names them
     shared: list[Any] = []
-    if not hasattr(command, "list_commands"):
+    if not hasattr(command, "list_commands"):  # no group of commands
         shared = groups.pop(EVERYWHERE, [])
-    elif ctx.parent is None:
+    elif ctx.parent is None:  # `attn` itself
         groups[EVERYWHERE] = _options_of_most_commands(command, ctx)
     for title in sorted(groups, key=group_order):
         rows = [

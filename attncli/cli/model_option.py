@@ -133,6 +133,7 @@ def checkpoint(
         )
         model = replace(model, warnings=(*model.warnings, note))
 
+    # the different masks of the layers; "none" hides nothing, and is no loss
     own_masks = list(dict.fromkeys(block.attention.mask.spec() for block in model.spec.blocks))
     if takes_own_mask_away(attention.mask) and own_masks != ["none"]:
         note = message(
@@ -349,7 +350,7 @@ def file_model(environment: Environment, path: Path, setup: RunSetup, tokenizer:
         input_width=None if embedding is None else embedding.shape[-1],
     )
     weight_file = read_weight_file(path, layout_request)
-    # an answer without a header has no place for it
+    # that the number of heads is not known stands in the header of an answer, or else in a note
     has_header = environment.explicit_options.isdisjoint(WITHOUT_HEADER)
     if HEADS_UNKNOWN in weight_file.notes and not has_header:
         environment.note(HEADS_UNKNOWN)

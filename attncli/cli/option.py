@@ -162,7 +162,7 @@ def option(
         callback=callback,
         autocompletion=None if complete is None else offer(complete),
     )
-    declaration.about = about
+    declaration.about = about  # our own addition to Typer's object, read by `subjects`
     return declaration
 
 
@@ -222,7 +222,7 @@ def number(
         hidden=rare or panel == KEPT,
         callback=within.check,
     )
-    declaration.about = about
+    declaration.about = about  # our own addition to Typer's object, read by `subjects`
     return declaration
 
 
@@ -707,8 +707,9 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
     `subjects` of what is returned says what each option is about.
     """
     hints = get_type_hints(function, include_extras=True)
-    plain = {name: _without_annotations(hint) for name, hint in hints.items()}
-    groups = {name: group for name, hint in plain.items() if _is_group(group := group_of(hint))}
+    types = {name: _without_annotations(hint) for name, hint in hints.items()}
+    # the option group of each parameter that is one, or several of one
+    groups = {name: group for name, hint in types.items() if _is_group(group := group_of(hint))}
     parameters = spread(function)
 
     def command(**values: Any) -> Any:
@@ -719,10 +720,11 @@ def flat(function: Callable[..., Any]) -> Callable[..., Any]:
                 option: values.pop(option) for option in offered_defaults(hints[name], group)
             }
             groups_built[name] = build_parameter(
-                plain[name], group, group_values, repeated_names(hints[name])
+                types[name], group, group_values, repeated_names(hints[name])
             )
         return function(**groups_built, **values)
 
+    # what Typer reads of a function
     command.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
     command.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
     command.__name__ = function.__name__

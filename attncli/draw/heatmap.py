@@ -147,8 +147,8 @@ def pool(values: NDArray, block: int, color_scale: str = "linear") -> NDArray:
         sizes = np.abs(blocks)
     else:
         sizes = blocks
-    largest = np.where(np.isnan(blocks), -np.inf, sizes).argmax(axis=2)
-    return np.take_along_axis(blocks, largest[..., None], axis=2)[..., 0]
+    largest_index = np.where(np.isnan(blocks), -np.inf, sizes).argmax(axis=2)  # within its block
+    return np.take_along_axis(blocks, largest_index[..., None], axis=2)[..., 0]
 
 
 def _whole_lines(fractions: NDArray, view: View, color_scale: str, across: int) -> list[Line]:

@@ -335,6 +335,7 @@ def _unbroken_pieces(text: str) -> list[str]:
                 piece[0] in CLOSING
                 or last in OPENING
                 or (piece[0] == " " and last != " ")  # blanks stay behind their word
+                # behind an opening quote, or at the closing one
                 or (is_quoted and '"' in (piece[0], last))
             )
         if belongs_to_previous:

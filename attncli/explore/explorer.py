@@ -510,7 +510,7 @@ class Explorer(App[None]):
 
         def post(callback: Callable[[], None]) -> None:
             """Have a function called in the screen's thread, unless the application has ended."""
-            if not loop.is_closed():
+            if not loop.is_closed():  # `call_later`: behind the messages that wait already
                 loop.call_soon_threadsafe(self.call_later, callback)
 
         return Work(post, job, name=name, on_error=on_error).start()

@@ -319,6 +319,7 @@ def _look_sentences(scene: Scene) -> list[str]:
             )
         ]
     visible_count = int(np.count_nonzero(weights > 0))  # the first is one of them
+    # the largest is less than `EVEN` times what each gets of an even weight
     if visible_count > 1 and weights[first] < EVEN / visible_count and not rest_sentences:
         spread = message(
             "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even"

@@ -711,7 +711,8 @@ def _map_grid(
     if by_layer:
         # larger maps, on several lines a layer, if all layers are then at most 1.5 times as high as
         # the paper is wide; 19: points of a caption and of the gap between lines
-        lines = math.ceil(across / max(int((drawing.room - edge + gap) / (ROOMY + gap)), 1))
+        roomy_maps = max(int((drawing.room - edge + gap) / (ROOMY + gap)), 1)  # that fit a line
+        lines = math.ceil(across / roomy_maps)
         fewer = math.ceil(across / lines)
         layers = {layer for layer, _ in (figure_map.short for figure_map in maps)}
         rows = lines * len(layers)

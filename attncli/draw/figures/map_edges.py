@@ -123,7 +123,7 @@ def row_names(
 ) -> list[tuple[int, str]]:
     """The words that are written beside the rows of a map `tall` points high, as `tick_names`: of few
     rows all."""
-    if len(rows) <= FEW_ROWS:
+    if len(rows) <= FEW_ROWS:  # as on a map so high that none is left out
         return tick_names(rows, len(rows) * APART)
     return tick_names(rows, tall, positions)
 

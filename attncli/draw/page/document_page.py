@@ -301,6 +301,7 @@ def _row_of_pieces(row: Line) -> str:
     line = "".join(text for text, _ in row)
     isolates: dict[int, str] = {}
     for run in LEFTWARD_RUN.finditer(line):
+        # the run before may end where this one begins: its end is written first
         isolates[run.start()] = isolates.get(run.start(), "") + FIRST_STRONG_ISOLATE
         isolates[run.end()] = POP_ISOLATE
 
@@ -315,6 +316,7 @@ def _row_of_pieces(row: Line) -> str:
         ]
         spans.append(_marked_span("".join(parts), text, style))
         start = stop
+    # a run may end at the end of the line, behind the last piece
     return "".join(spans).rstrip() + isolates.get(start, "")
 
 
