@@ -85,7 +85,7 @@ def labelled(document: Document) -> Any:
     """
     from attncli.arrays.frames import labelled_metrics
 
-    about: Any = document
+    about: Any = document  # of any kind: those with heads have a model
     metrics = _metrics_of(document)
     if not metrics:
         return _labelled_weights(document)
@@ -243,9 +243,9 @@ def bundle(value: AttentionTrace[Any] | LayerTrace | TextTrace | Document) -> di
         value: A trace or a document.
 
     Returns:
-        Texts by media type: "text/plain", and "text/html" where there is a page. A text's layers
-        run for their page; where they hold too many weights for one, what they are is said in
-        words.
+        Texts by media type: "text/plain", and "text/html", which is a page of the heads, or, for a
+        document without one, its screen. A text's layers run for their page; where they hold too
+        many weights for one, what they are is said in words.
     """
     formats = {"text/plain": repr(value)}
     page = _page_of_result(value)

@@ -485,7 +485,8 @@ def _handle_signals(
     """
     with suppress(ValueError):  # only the main thread hears signals
         for name in SIGNALS:
-            number = getattr(signal, name, None)
+            number = getattr(signal, name, None)  # None where the system has no such signal
+            # (a handler of None was not set by Python, and could not be put back)
             if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
                 before[number] = signal.signal(number, handler)
     try:

@@ -155,6 +155,7 @@ def _start_bar(environment: Environment, label: str, start_time: float) -> Progr
     from attncli.draw.view import View
 
     plain = environment.variables.get("NO_COLOR") or environment.variables.get("TERM") == "dumb"
+    # "256": its colours are named ones, written the same for 16
     screen = console(
         View(width=environment.columns, color=not plain, colors="256"), environment.stderr
     )

@@ -99,9 +99,8 @@ def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
             raise UsageError("this is a pipe, not a file", where=str(path), expected="a TOML file")
         with open_stream(path, what=message("a TOML file")) as stream:
             raw = stream.read(LARGEST + 1)
-    except (
-        InputError
-    ) as error:  # the exit code says that the command's settings are wrong, not its text
+    except InputError as error:
+        # the exit code then says that the settings are wrong, and not what the command reads
         raise UsageError(error.what, where=error.where, expected=error.expected) from error
     except (OSError, ValueError) as error:
         # a ValueError, as of a zero byte in the file's name, has no `strerror`

@@ -242,7 +242,8 @@ def _given_text(document: Any, run_options: Mapping[str, tuple[str, ...]], view:
             for word in map(_quoted, run_options.get(option, ()))
         ]
     if "pair" in run_options:
-        # the document's text is the two segments on lines of their own
+        # the document's text is the two segments on lines of their own; where it does not end in the
+        # second as it was typed, the first is not known
         first = document.text.removesuffix("\n" + run_options["pair"][-1])
         if first == document.text or len(first) > LONGEST_TEXT:
             return ["--file", "FILE", *map(_quoted, run_options["pair"])]

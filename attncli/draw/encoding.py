@@ -171,7 +171,7 @@ def _plain_value(value: Any) -> Any:
         raise TypeError(f"a document holds no array of {array.dtype.name}")
     native = array.astype(array.dtype.newbyteorder("="), copy=False)
     if native.ndim == 0:
-        return native[()]
+        return native[()]  # the number in it
     return np.ascontiguousarray(native)
 
 

@@ -137,7 +137,7 @@ def _numbers_text(products: Floats, view: View) -> str:
 def _apart_sentence(entry: HashProducts, tokens: Sequence[TokenRow], view: View) -> str:
     """The sentence on the tokens whose query and key share a bucket in no round."""
     keys = buckets_of_products(entry.key)
-    shares = (buckets_of_products(entry.query) == keys).any(0)
+    shares = (buckets_of_products(entry.query) == keys).any(0)  # of each token, in some round
     apart = np.flatnonzero(~shares).tolist()
     places = {"layer": entry.layer, "head": entry.head, "count": len(apart), "all": len(tokens)}
     if not apart:

@@ -255,7 +255,7 @@ def side_by_side(
     axis = Lines()
     if names and all(values.shape[0] == len(names) for values in matrices):
         axis = row_names(names, view)
-    width, height, room = _map_sizes(matrices, maps, view, axis.width)
+    width, height, caption_width = _map_sizes(matrices, maps, view, axis.width)
     ends = None
     if shared_scale:
         ends = (low, high)
@@ -273,7 +273,7 @@ def side_by_side(
         ticks = Lines()
         if axis.rows and width == 2 * values.shape[1]:
             ticks = _ticks(values.shape[1], view)
-        blocks.append(_captioned_map(weight_map, picture, ticks, room, view))
+        blocks.append(_captioned_map(weight_map, picture, ticks, caption_width, view))
 
     # all together; the tokens' names only where each has a line of its own, judged by the first map
     side = Lines()

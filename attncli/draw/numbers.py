@@ -181,7 +181,7 @@ def missed_by_intervals(count: int) -> Message:
 
     share = rarest_seen(count)  # rarer kinds are missing in more than one case of 20
     if share >= TENTH:
-        digits = 2
+        digits = 2  # of the share: whole percents
     else:  # enough that the share is not rounded down to 0
         digits = max(3, math.ceil(-math.log10(share)))
     floored = math.floor(share * 10**digits) / 10**digits

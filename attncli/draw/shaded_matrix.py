@@ -230,8 +230,8 @@ def normalise(
         same within each row; "log" over the three decades below the greatest, 0 and less at the
         bottom (values with negatives have no logarithm and are treated as "linear"); "signed" puts
         0 at 0.5 and the largest magnitude at 0 or 1.
-    low, high: the range to use in place of the values' own. A range without extent gives 0
-        ("signed": 0.5). Empty arrays stay empty.
+    low, high: the range to use in place of the values' own; not by "row", where each row has its
+        own. A range without extent gives 0 ("signed": 0.5). Empty arrays stay empty.
 
     Raises ValueError for another name.
     """

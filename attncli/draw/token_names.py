@@ -314,11 +314,12 @@ def _with_bytes_in_rows(entries: list[Any], rows: Sequence[TokenRow]) -> list[An
 
     if not any(row.text.startswith("<0x") for row in rows):
         return entries
-    tokens = tokens_of(rows)
-    return [
-        entry if token.text == row.text else replace(entry, text=token.text)
-        for entry, row, token in zip(entries, rows, with_named_bytes(tokens), strict=True)
-    ]
+    named_entries = []
+    named_tokens = with_named_bytes(tokens_of(rows))
+    for entry, row, token in zip(entries, rows, named_tokens, strict=True):
+        has_new_name = token.text != row.text  # only bytes get one
+        named_entries.append(replace(entry, text=token.text) if has_new_name else entry)
+    return named_entries
 
 
 def _with_pieces(entries: list[Any], rows: Sequence[TokenRow], text: object) -> list[Any]:

@@ -91,6 +91,7 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
             first_run = _run_document(source, layer, head)
             second_run = _run_document(source, state.layer, state.head)
             names = (spoken_head(layer, head), spoken_head(state.layer, state.head))
+            # as many links as `attn compare` lists by itself
             return compare(first_run, second_run, names=names, top=10)
         case _ if state.focus == "heads" and state.sight == "matrix":
             from attncli.features.heads.compute import heads as compute_heads
@@ -101,7 +102,7 @@ def document_in_sight(source: Source, state: State, effects: HeadEffects | None)
                 layers=source.layers,
                 heads=source.heads,
                 words=source.words,
-                whole=True,
+                whole=True,  # all rows at once, as they were on the screen
                 tokens=tokens,
             )
             # what the run took of time and memory is no part of what is shown
@@ -121,7 +122,7 @@ def _run_document(source: LiveSource, layer: int, head: int) -> RunDocument:
         layers=[layer],
         heads=[head],
         words=source.words,
-        whole=True,
+        whole=True,  # all rows at once, as they were on the screen
         tokens=source.tokens,
     )
     return replace_member(document, resources=UNSET)

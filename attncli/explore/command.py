@@ -278,7 +278,7 @@ def _saved_source(file: Path, document: Document | None = None) -> Source:
         from attncli.inputs.tensors import read_tensors
 
         # a file of tensors may hold queries and keys, from which weights can be derived
-        tensors = read_tensors(file, allow_nonfinite=True)
+        tensors = read_tensors(file, allow_nonfinite=True)  # scores of hidden keys are −∞
         return SavedSource(
             file.name,
             document,

@@ -411,7 +411,7 @@ def links(scene: Scene) -> Pane:
 
     # the rows that lines lead to, and the row that they come from
     linked_rows = [row for row, index in enumerate(indices) if weights[index] >= LEAST]
-    origin = 0
+    origin = 0  # where the chosen word is none of these, as of two texts of other lengths
     if scene.state.word in indices:
         origin = indices.index(scene.state.word)
     rows: list[Line] = []
@@ -797,7 +797,7 @@ def _answer_pane(frame: Frame, room: int) -> Pane:
     else:
         text_rows = answer(frame.scene.with_size(width, answer_lines)).rows[:answer_lines]
     sentence_pane = sentence(frame.scene.with_size(width, sentence_lines))
-    height = 1 + sentence_pane.height + len(text_rows)
+    height = 1 + sentence_pane.height + len(text_rows)  # 1: a blank line above
     both = stack_panes((Pane(((),)), sentence_pane, Pane(text_rows)))
     return beside(blank(1, height), frame.scene.with_size(width + 1, height).fit(both))
 

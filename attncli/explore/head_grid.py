@@ -283,7 +283,7 @@ def head_summary(scene: Scene) -> Pane:
         for link in head.links
         if link[0] < len(loaded_run.queries) and link[1] < len(loaded_run.keys)
     ]
-    # lines that are kept free for a title and up to three links
+    # lines that are kept free for a title and up to three links; few lines are for metrics alone
     link_lines = 0
     if links and scene.height > 4:
         link_lines = min(len(links), 3) + 1
@@ -354,7 +354,7 @@ NAME, SIDEWAYS = 12, 6
 """Cells of a word beside a map, and lines of one above it."""
 LETTERS = 3
 """Lines from which on words are written downwards."""
-ROOMY_AREA, TEXT_HEIGHT = 4, 0.095
+ROOMY_AREA, LEAST_WRITTEN = 4, 0.095
 """Cells of a weight that is written as a number, and the least weight that is."""
 
 
@@ -541,7 +541,7 @@ def _map_lines(scene: Scene, area: MatrixArea) -> list[Line] | None:
 def _write_weights(
     lines: list[Line], level_map: NDArray, weights: NDArray, scene: Scene, area: MatrixArea
 ) -> None:
-    """Write the number of each weight of `TEXT_HEIGHT` or more, and that of the chosen pair, into
+    """Write the number of each weight of `LEAST_WRITTEN` or more, and that of the chosen pair, into
     the middle of its cell in a map's lines, in place.
 
     level_map: the colour level of each cell, [query, key].
@@ -552,7 +552,7 @@ def _write_weights(
     chosen_cell = (scene.state.query - area.rows.start, scene.state.key - area.columns.start)
     for (row, column), weight in np.ndenumerate(weights.astype(np.float64)):
         is_chosen = (row, column) == chosen_cell
-        has_number = weight >= TEXT_HEIGHT or (is_chosen and not math.isnan(weight))
+        has_number = weight >= LEAST_WRITTEN or (is_chosen and not math.isnan(weight))
         if not has_number:
             continue
         number = f"{weight:.2f}"[1:]  # such as .65
@@ -568,7 +568,7 @@ def _write_weights(
             text_style = cursor_style(view)
             if not view.color:
                 text = f"[{text.strip()}]".center(area.across)[: area.across]
-        line = row * area.down + (area.down - 1) // 2
+        line = row * area.down + (area.down - 1) // 2  # the middle one of the cell's lines
         lines[line] = lay_over(lines[line], column * area.across, text, text_style)
 
 
@@ -641,7 +641,7 @@ def _mark_pair(level_map: NDArray, scene: Scene, area: MatrixArea) -> list[Line]
         for line in whole_cells(level_map, area.across, view, signed=signed)
         for _ in range(area.down)
     ]
-    inner = " "
+    inner = " "  # the cell's own colour is covered; a hidden cell says so
     if level_map[row, column] == BLANK and not view.ascii:
         inner = "·"
     if area.across > 1:

@@ -225,7 +225,14 @@ class LiveSource(Struct, frozen=True, eq=False):
         )
         new = document.generated[0]
         text = self.text + document.continuation
-        token = Token(len(self.tokens), new.text, new.id, len(self.text), len(text), new.special)
+        token = Token(
+            len(self.tokens),
+            new.text,
+            id=new.id,
+            start=len(self.text),
+            end=len(text),
+            special=new.special,
+        )
         return replace(self, text=text, tokens=[*self.tokens, token])
 
 
@@ -327,6 +334,7 @@ class LoadedRun:
         self.rules = rules
         self.share = 0.0
         self.heads: dict[Pair, HeadRecord] = {}
+        # of trained weights alone, links to the first token, say, say little
         is_learned = record.model is not None and record.model.source == "checkpoint"
         sides = record.sides
         self.left_out: Exclusion = exclusion(
@@ -408,8 +416,8 @@ class LoadedRun:
         head = self.heads.get(place)
         if head is None or isinstance(head.recipe, Absent):
             return None
-        row_range = range(len(self.queries))[rows or slice(None)]
-        if len(self.queries) > WHOLE:
+        row_range = range(len(self.queries))[rows or slice(None)]  # the rows, counted out
+        if len(self.queries) > WHOLE:  # of a long text, these rows alone are made
             return self._rows(head, np.asarray(row_range, np.int64))
 
         # of a short text the whole matrix is kept, and that of the head looked at longest ago let
@@ -443,7 +451,7 @@ class LoadedRun:
                 assert_never(head.recipe)
         if visibility is not None:
             matrix = np.where(visibility, matrix, np.float32(np.nan))
-        return matrix[:, : len(self.keys)]
+        return matrix[:, : len(self.keys)]  # learned keys, which are no tokens, come last
 
     def row(self, place: Pair, query: int) -> Floats | None:
         """A query's weights in one head, [key], hidden keys NaN; None where they are not kept.
@@ -581,7 +589,7 @@ def strongest_place(state: State, loaded_run: LoadedRun, about: int | None) -> S
         row = loaded_run.row((layer, head), about)
         assert row is not None
         is_left_out = loaded_run.uninformative_links(about, is_turned=False) | np.isnan(row)
-        key = int(np.where(is_left_out, -1.0, row).argmax())
+        key = int(np.where(is_left_out, -1.0, row).argmax())  # −1 is below every weight
         return replace(state, layer=layer, head=head, query=about, key=key)
 
     # the best of each head's three strongest links: between words before all others, then by

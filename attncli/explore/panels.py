@@ -456,6 +456,7 @@ def effect_rows(head_effects: HeadEffects | None) -> list[RankingRow]:
     first, as the document has them; [] where that was not asked for."""
     if head_effects is None or head_effects.every is None:
         return []
+    # not those over an encoder, which the grid does not have
     effects_of_heads = [row for row in head_effects.every.effects if row.attention == "self"]
     most = max((cosine_of(row) for row in effects_of_heads), default=0.0)
     rows = []

@@ -471,7 +471,7 @@ def write_shown_count(
     top: where the ranking begins, in points from the upper edge.
     heads: whether it ranks heads; else it ranks the parts that add up to a number.
 
-    Returns where the bars begin.
+    Returns the new `top`: bars, or another such line, begin 16 points below it.
     """
     shown, count = counts
     if shown >= count or not drawing.shows("bars"):
@@ -1229,7 +1229,7 @@ def draw_legend(
         low = "0"
     left = width(low, SIZE) + 6
     drawing.text(0, top + 6, low, size=SIZE, quiet=True)
-    # the bar: 96 points long, 6 high
+    # the bar: 96 points long, 6 high; 6 points before and behind it, 10 before the meaning
     drawing.cells(left, top, 96, 6, colour_cells(steps, palette, scale, high))
     drawing.rectangle(left, top, 96, 6, "none", stroke=drawing.theme.line)
     if scale == "row":
@@ -1323,6 +1323,7 @@ def _metric_rows(
     edge = min(max(width(head.name, 9) for head in heads), 180, 0.5 * drawing.room) + 12
     beside = max(int(min(len(titles), (drawing.room - edge) / COLUMN)), 1)
     metrics = list(titles.items())
+    # 12 points between two bands, and none below the last
     for start in range(0, len(metrics), beside):
         top = _metric_band(drawing, heads, metrics[start : start + beside], edge, top) + 12
     return top - 12

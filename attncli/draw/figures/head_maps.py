@@ -173,14 +173,14 @@ def _chosen_rows(drawing: Drawing, rows: Sequence[str]) -> list[int]:
     rows: the words of the rows.
     """
     drawing.offered.add("rows")  # this figure can use the word; where none can, it is refused
+    names = drawing.choice.rows
+    if not names:
+        return list(range(len(rows)))
     # "␣" shows a space at a token's edge: the user names the token without it
     tokens = [
         Token(place, word.strip("␣"), id=None, start=None, end=None)
         for place, word in enumerate(rows)
     ]
-    names = drawing.choice.rows
-    if not names:
-        return list(range(len(rows)))
     return list(dict.fromkeys(choose_token(tokens, name, ignore) for name in names))
 
 
@@ -240,8 +240,8 @@ def draw_head_maps(
     head_weights = heads_of_style(drawing, head_weights)
     # all heads have the keys of the first, as the maps below have its bands
     keys = key_names(axes.keys, visible(head_weights[0].weights, head_weights[0].scores))
-    chosen = _chosen_rows(drawing, axes.rows)
-    rows = [axes.rows[place] for place in chosen]
+    row_places = _chosen_rows(drawing, axes.rows)
+    rows = [axes.rows[place] for place in row_places]
     maps = [_map_of_head(head, axes.rows, keys, view) for head in head_weights]
     # (heads that the style names are not all of those that the average is of)
     if average is not None and len(maps) > 1 and not drawing.choice.heads:
@@ -253,11 +253,11 @@ def draw_head_maps(
         )
         maps.append(average_map)
     if drawing.choice.rows:
-        maps = [_with_rows(figure_map, chosen, axes.rows) for figure_map in maps]
+        maps = [_with_rows(figure_map, row_places, axes.rows) for figure_map in maps]
     queries = axes.queries
     if queries is None:  # the rows are tokens one after the other, from the first
         queries = range(len(axes.rows))
-    positions = [queries[place] for place in chosen]
+    positions = [queries[place] for place in row_places]
     maps = [replace(figure_map, row_positions=positions) for figure_map in maps]
     maps = [_with_bands(figure_map, axes, positions) for figure_map in maps]
 
@@ -291,7 +291,7 @@ def _draw_mean_sentence(
     top: float,
 ) -> float:
     """Draw the sentence, shaded by where the token at `query` looks on average over the maps (their
-    first row). Returns where what follows begins.
+    first row), most strongly at the word it looks at most. Returns where what follows begins.
 
     keys: the words of the sentence.
     text: their tokens, which say where no space stands between two words.

@@ -39,7 +39,6 @@ def draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view:
     ]
     measured.sort(key=lambda row: -abs(row[2]))  # by the magnitude of the number
     ranking = measured[:RANKED]
-    # the numbers below are points: room for a line of text, and from it to what follows
     bars = [
         bar_of(say(view, spoken_head(layer, head)), number, mark=random)
         for layer, head, number, random in ranking
@@ -52,6 +51,7 @@ def draw_ranking(drawing: Drawing, rows: Sequence[HeadNumber], top: float, view:
             note = say(
                 view, "line: a random change of the same size, made for {count}", count=marked
             )
+        # in points, as in `write_shown_count`: a line of text takes 16
         drawing.text(0, top + 20, note, size=8.5, quiet=True)
         top += 16
     draw_bars(drawing, bars, top + 16)
