@@ -60,13 +60,16 @@ class Sight(Struct, frozen=True, eq=False):
             others = np.arange(self.low, high)[None, :] != i[:, None]
             pairs = self.visibility & others & key_mask[self.low : high]
             return np.asarray(pairs.any(-1), bool)
-        # without gaps: how many keys of the mask lie in first..last, less the row's own position
+        # each row sees first..last: how many keys of the mask lie there, less the row's own position.
+        # `count_before[k]` counts those before key k
         count_before = np.concatenate([[0], np.cumsum(key_mask)])
         counts = np.where(self.empty, 0, count_before[self.last + 1] - count_before[self.first])
+        # 1 where the row's own position is a key of the mask; a query may have no key of its own
         is_own_key = np.zeros(i.size, np.int64)
         inside = (i >= 0) & (i < key_mask.size)
         is_own_key[inside] = key_mask[i[inside]]
-        return counts > is_own_key * self.has_key(i)
+        own_keys_seen = is_own_key * self.has_key(i)
+        return counts > own_keys_seen
 
     def has_key(self, key: Ints) -> Bools:
         """Whether row r sees key[r].
@@ -124,6 +127,7 @@ def sight_of_mask(mask: Mask, i: Ints, keys: int) -> Sight | None:
     """The `Sight` (which keys each row sees) of query positions i [row] under a mask by which each
     query sees a range of keys without gaps, out of `keys` keys; None for other masks.
     """
+    # of each query the keys low..high-1, which may lie outside the text; whether it sees all of them
     low, high, is_range = mask.reach(i, keys)
     if not is_range:
         return None
@@ -178,9 +182,8 @@ class Exclusion(Struct, frozen=True, eq=False):
         i: the rows' query positions, [row].
         low: the first key of the weights.
         """
-        weights_left: np.ndarray[Any, Any] = np.where(
-            self.rows(i)[:, low : low + weights.shape[-1]], 0.0, weights
-        )
+        is_left_out = self.rows(i)[:, low : low + weights.shape[-1]]
+        weights_left: np.ndarray[Any, Any] = np.where(is_left_out, 0.0, weights)
         if self.renormalise:
             sums = weights_left.sum(-1, keepdims=True, dtype=np.float64)
             weights_left = weights_left / np.where(sums > 0, sums, 1.0)
@@ -194,7 +197,7 @@ def parse_exclusion(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in KINDS:
-            from difflib import get_close_matches
+            from difflib import get_close_matches  # only errors need it
 
             near = get_close_matches(name, KINDS, n=1, cutoff=0.5)
             what = message("--exclude {name} is nothing to leave out", name=repr(name))
@@ -226,6 +229,7 @@ def exclusion(
         query_tokens = tokens
     else:
         query_tokens = queries
+    # which keys are left out for every query, and which queries with all their keys
     keys = np.zeros(len(tokens), bool)
     rows = np.zeros(len(query_tokens), bool)
     # offsets from a query to the keys that are left out for it
@@ -307,9 +311,9 @@ def aligned_exclusion(
     # [word]: where each shared word stands in the first text, and in the second
     first, second = np.asarray(pairs, np.int64).reshape((-1, 2)).T
     in_first, in_second = (exclusion(names, tokens) for tokens in texts)
-    # `beside`: the offsets from query to key that are left out, 0 for "self", −1 and 1 for
-    # "neighbours"; they depend on the names alone, so both texts have the same. Whether two shared
-    # words are neighbours is then looked up in `places`, [text, word], in either text
+    # `beside`, the offsets from query to key that are left out (0 for "self", −1 and 1 for
+    # "neighbours"), depends on the names alone, so that both texts have the same; `places` tells
+    # which words have such an offset in either text
     return AlignedExclusion(
         queries=in_first.queries[first] | in_second.queries[second],
         keys=in_first.keys[first] | in_second.keys[second],
@@ -357,6 +361,7 @@ class TokenPairs:
         starts = np.searchsorted(kinds[self._order], kinds)
         self._starts = starts
         self._earlier = places - starts
+        # by `after`: the query positions that `of` was last asked about, and what it returned
         self._last: dict[int, tuple[Ints, tuple[Ints, Ints]]] = {}
 
     def of(self, i: Ints, after: int) -> tuple[Ints, Ints]:
@@ -364,9 +369,9 @@ class TokenPairs:
         `after` tokens behind an earlier occurrence j < i of the query's token: key = j + after.
 
         i: query positions [row].
+        after: 0 for the duplicates, 1 for the tokens that followed them.
 
-        Only 0 < key < i: key 0 and the query itself are left out. after: 0 for the duplicates,
-        1 for the tokens that followed them.
+        Only 0 < key < i: key 0 and the query itself are left out.
         """
         last = self._last.get(after)
         if last is not None and last[0] is i:  # the same block of rows, of another head
@@ -381,10 +386,13 @@ class TokenPairs:
 
         i: the rows' positions, [row].
         """
-        # each row comes as often as its token occurs before; `within` counts these up, 0, 1, …
+        # each row comes as often as its token occurs before; `within` counts these up, 0, 1, …, from
+        # each row's first pair on
         counts = self._earlier[i]
         rows = np.repeat(np.arange(i.size), counts)
-        within = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        first_pairs = np.cumsum(counts) - counts
+        within = np.arange(rows.size) - np.repeat(first_pairs, counts)
+        # equal tokens lie side by side in `_order`, in the order of the text
         keys = self._order[np.repeat(self._starts[i], counts) + within] + after
         is_earlier = (keys > 0) & (keys < i[rows])
         return rows[is_earlier], keys[is_earlier]
@@ -410,10 +418,12 @@ class WordPieces:
         """For query positions i [row]: the pairs (row, key), two arrays [pair], where the key is
         another token of the query's word.
         """
-        # each row comes as often as its word has other tokens; `within` counts these up, 0, 1, …
+        # each row comes as often as its word has other tokens; `within` counts these up, 0, 1, …,
+        # from each row's first pair on
         counts = self._others[i]
         rows = np.repeat(np.arange(i.size), counts)
-        within = np.arange(rows.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        first_pairs = np.cumsum(counts) - counts
+        within = np.arange(rows.size) - np.repeat(first_pairs, counts)
         keys = self._first[i][rows] + within
         # skip the query itself: keys from its position on move up by one
         return rows, np.where(keys >= i[rows], keys + 1, keys)
@@ -438,8 +448,9 @@ class TokenFacts(Struct, frozen=True, eq=False):
 
 
 NEARBY = 2
+"""How far the offsets go that several metrics look at."""
 NEAREST = tuple(range(-NEARBY, NEARBY + 1))
-"""Offsets that several metrics look at."""
+"""These offsets, from −2 to 2."""
 AT_ONCE = 2**18
 """Weights of whole matrices that are looked at together, so that float64 copies of them stay small.
 """
@@ -460,6 +471,7 @@ def token_facts(tokens: Sequence[Token], words: WordPieces | None = None) -> Tok
 def portions(heads: int, rows: int, keys: int) -> Iterator[tuple[slice, slice]]:
     """Yield slices of heads and of rows that together cover [head, row, key], each with at most
     `AT_ONCE` weights, or one row: several whole heads, or some rows of one head."""
+    # one head at a time where its rows × keys are too many; then some of its rows
     head_step = max(AT_ONCE // max(rows * keys, 1), 1)
     row_step = max(AT_ONCE // max(keys, 1), 1)
     for head in range(0, heads, head_step):
@@ -583,18 +595,15 @@ class WeightRows:
         about: what is known of the tokens.
         facts: "entropy" and "peak" of each row, [head, row], where the attention step computed them.
         """
-        if backend.name == "numpy":
-            wide_dtype = "float64"
-        else:
-            wide_dtype = "float32"
-        must_widen = backend.name == "numpy" or backend.dtype_of(weights) in LOW_PRECISION
         self.backend = backend
         self.i = i
         self.low = low
         self.sight = sight
         self.about = about
-        if must_widen:
-            self.weights = backend.cast(weights, wide_dtype)
+        if backend.name == "numpy":
+            self.weights = backend.cast(weights, "float64")
+        elif backend.dtype_of(weights) in LOW_PRECISION:
+            self.weights = backend.cast(weights, "float32")
         else:
             self.weights = weights
         self._facts = facts
@@ -610,7 +619,8 @@ class WeightRows:
     def total(self) -> Floats:
         """Each row's sum of weights, Σ_j A_ij, [head, row]."""
         before, after = self._sides
-        first_key: Floats | float = 0.0  # `before` leaves it out
+        # key 0 is in neither side; where the near weights do not begin with it, it is added
+        first_key: Floats | float = 0.0
         if self._near_range[0] > 0:
             first_key = self.key(0)
         return before + self._near_weights.sum(-1) + after + first_key
@@ -624,6 +634,7 @@ class WeightRows:
     @cached_property
     def entropy_beyond_first(self) -> Floats:
         """Each row's −Σ A ln(A / s) over the keys other than key 0, s their sum, [head, row]."""
+        # `rest` leaves out the query itself, too, which in row 0 is key 0
         beyond = self.rest + np.where(self.i > 0, self.at_offset(0), 0.0)
         return entropy_of_part(self.entropy, self.key(0), beyond)
 
@@ -649,14 +660,14 @@ class WeightRows:
         peaks = self.peak.copy()
         for head in np.flatnonzero(is_doubtful.any(-1)):
             rows = np.flatnonzero(is_doubtful[head])
-            peaks[head, rows] = self._largest(
-                self.backend.take(self.weights[head], self.backend.array_as_is(rows), 0)
-            )
+            row_indices = self.backend.array_as_is(rows)
+            doubtful_weights = self.backend.take(self.weights[head], row_indices, 0)
+            peaks[head, rows] = self._largest(doubtful_weights)
         return peaks
 
     def _largest(self, weights: Array) -> Floats:
         """The largest of each row's weights on keys other than key 0; 0 where there is none."""
-        beyond = weights[..., max(1 - self.low, 0) :]
+        beyond = weights[..., max(1 - self.low, 0) :]  # without column 0 if that is key 0's
         if beyond.shape[-1]:
             return self.numpy(self.backend.max(beyond, -1)[..., 0])
         return np.zeros(weights.shape[:-1])
@@ -670,12 +681,12 @@ class WeightRows:
     def moments(self) -> tuple[Floats, Floats]:
         """Each row's Σ_j A_ij |i − j| and Σ_j A_ij (j − i), each [head, row]."""
         # before the first row's position and after the last row's, |i − j| is linear in j: there
-        # Σ A (j − i) = Σ A j − i Σ A, two products. Positions count from the first row, so that
-        # nothing large cancels.
+        # Σ A (j − i) = Σ A j − i Σ A, two products instead of a matrix of distances. Positions count
+        # from the first row, so that nothing large cancels.
         first = int(self.i[0])
         near_range = self._near_range
         i = (self.i - first).astype(np.float64)
-        weight_before, weight_after = self._sides
+        weight_before, weight_after = self._sides  # both without key 0
         if near_range[0] > 0:
             weight_before = weight_before + self.key(0)
         before = self._ramp(0, near_range[0], first) - i * weight_before
@@ -720,21 +731,19 @@ class WeightRows:
         beyond = max(1 - self.low, 0)  # the first column that is not key 0's
         before = self.weights[..., beyond : max(start, beyond)]
         after = self.weights[..., max(stop, beyond) :]
-        return self.numpy(self.backend.sum(before, -1)[..., 0]), self.numpy(
-            self.backend.sum(after, -1)[..., 0]
-        )
+        weight_before = self.numpy(self.backend.sum(before, -1)[..., 0])
+        weight_after = self.numpy(self.backend.sum(after, -1)[..., 0])
+        return weight_before, weight_after
 
     def _ramp(self, start: int, stop: int, origin: int) -> Floats:
         """Each row's Σ A_ij (j − origin) over the columns start..stop-1, [head, row]."""
         if start >= stop:
             return np.zeros(self._shape)
-        j = self.backend.array_as_is(
-            (self.low + np.arange(start, stop) - origin).astype(np.float64)
-        )
-        piece = self.weights[..., start:stop]
-        return self.numpy(
-            self.backend.matmul(piece, self.backend.cast(j, self.backend.dtype_of(piece)))
-        )
+        backend = self.backend
+        weights = self.weights[..., start:stop]
+        positions = (self.low + np.arange(start, stop) - origin).astype(np.float64)
+        j = backend.cast(backend.array_as_is(positions), backend.dtype_of(weights))
+        return self.numpy(backend.matmul(weights, j))
 
     def at_offset(self, offset: int) -> Floats:
         """Each row's weight on the key at this offset, A_{i, i+offset}, [head, row]."""
@@ -749,7 +758,8 @@ class WeightRows:
             inside = (column >= 0) & (column < self.weights.shape[-1])
             # 0 where the key lies outside the block; else the weight at each pair of row and column
             weights = np.zeros((heads, len(offsets), rows))
-            weights[:, inside] = self._pick(np.nonzero(inside)[1], column[inside])
+            _, row = np.nonzero(inside)
+            weights[:, inside] = self._pick(row, column[inside])
             self._by_offset.update(zip(offsets, weights.swapaxes(0, 1), strict=True))
         return self._by_offset[offset]
 
@@ -774,8 +784,9 @@ class WeightRows:
         if not columns.size:
             return np.zeros(self._shape)
         weights = self.numpy(self.backend.take(self.weights, self.backend.array_as_is(columns), -1))
-        rows, own = np.nonzero(columns[None, :] + self.low == self.i[:, None])
-        weights[:, rows, own] = 0.0
+        # the query's own key, by row and by place among these columns, does not count
+        rows, own_columns = np.nonzero(columns[None, :] + self.low == self.i[:, None])
+        weights[:, rows, own_columns] = 0.0
         peaks: Floats = weights.max(-1)
         return peaks
 
@@ -788,20 +799,18 @@ class WeightRows:
             keys = keys[inside]
         sums = np.zeros(self._shape)
         if rows.size:
-            # pairs come row by row: one sum over each run
+            # pairs come row by row: one sum from the first pair of each row to that of the next
             starts = np.flatnonzero(np.diff(rows, prepend=-1))
-            sums[:, rows[starts]] = np.add.reduceat(
-                self._pick(rows, keys - self.low), starts, axis=-1
-            )
+            weights = self._pick(rows, keys - self.low)
+            sums[:, rows[starts]] = np.add.reduceat(weights, starts, axis=-1)
         return sums
 
     def _pick(self, rows: Ints, columns: Ints) -> Floats:
         """The weights at these pairs of row and column, two arrays [pair]; [head, pair]."""
         heads, _, width = self.weights.shape
-        flat = self.weights.reshape((heads, -1))
-        return self.numpy(
-            self.backend.take(flat, self.backend.array_as_is(rows * width + columns), -1)
-        )
+        flat_weights = self.weights.reshape((heads, -1))
+        indices = self.backend.array_as_is(rows * width + columns)
+        return self.numpy(self.backend.take(flat_weights, indices, -1))
 
     def numpy(self, array: Array) -> Floats:
         """Any array of the rows' backend as float64 NumPy."""

@@ -76,14 +76,14 @@ class ConditionCounts:
         for layer, mask in enumerate(self._masks):
             first_head = int(self._starts[layer])
             head_count = int(self._starts[layer + 1]) - first_head
-            # of each text, the heads that could have a link of some condition, [text, head]; every
-            # condition has an entry for each text, so that the first tells how many texts there are
-            could_link = np.zeros((len(places[0]), head_count), bool)
+            # whether a head could have a link of any condition, [text, head]
+            text_count = len(places[0])  # every condition has an entry for each text
+            could_link = np.zeros((text_count, head_count), bool)
             for number, text_places in enumerate(places):
                 heads = self._searched_heads(number, layer)
-                for text, place in enumerate(text_places):
-                    if place is not None and heads.size:
-                        queries, keys = place
+                for text, queries_and_keys in enumerate(text_places):
+                    if queries_and_keys is not None and heads.size:
+                        queries, keys = queries_and_keys
                         sees = _sees(_sight(mask, count), queries, keys)
                         head_sees = np.broadcast_to(sees, head_count)[heads]
                         self._possible[number, first_head + heads] += head_sees
@@ -100,16 +100,17 @@ class ConditionCounts:
         weights = to_fixed(np.array([link.weight for link in links], np.float64))
         for link, weight in zip(links, weights.tolist(), strict=True):
             head = int(self._starts[link.layer]) + link.head
-            place = (number, link.text, head)
-            # the sum holds the largest link so far: it grows by how much this one is larger
-            if place not in self._largest:
+            # a text counts once for a head and condition, and once for a head and any condition
+            of_text = (number, link.text, head)
+            if of_text not in self._largest:
                 self._linked[number, head] += 1
             if (link.text, head) not in self._linked_texts:
                 self._linked_texts.add((link.text, head))
                 self._together_linked[head] += 1
-            before = self._largest.get(place, 0)
-            self._largest[place] = max(before, weight)
-            self._weight[number, head] += self._largest[place] - before
+            # the sum holds the text's largest link so far: it grows by how much this one is larger
+            largest_before = self._largest.get(of_text, 0)
+            self._largest[of_text] = max(largest_before, weight)
+            self._weight[number, head] += self._largest[of_text] - largest_before
 
     def first_keys(self) -> dict[str, int]:
         """By `first_key_name`, in how many texts the key that a condition names is the text's first

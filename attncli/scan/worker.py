@@ -141,6 +141,7 @@ def batches(texts: Sequence[CountedText], heads: int) -> Iterator[list[CountedTe
 
     heads: how many heads the layer with the most has; bounds the size of a batch.
     """
+    # texts of a length come in the order of the corpus, so that every run has the same batches
     sorted_texts = sorted(texts, key=lambda text: (text.tokens, text.record.file, text.record.line))
     for count, same_length in groupby(sorted_texts, key=lambda text: text.tokens):
         texts_of_length = list(same_length)
@@ -189,20 +190,21 @@ class Layers:
         self.spec = model.spec
         self.store = model.store
         self.backend = model.backend
-        # the last layer's weights are all that is measured of it: what it does with them is left
-        # out, its feed-forward network and the norms behind its attention
+        # the last layer's weights are all that is measured of it: what comes after them is left
+        # out, its feed-forward network and all its norms but the one in front of attention
         if not all_vectors:
             last = self.spec.blocks[-1]
-            entering: dict[Place, Norm] = {
+            norm_before: dict[Place, Norm] = {
                 place: norm for place, norm in last.norms.items() if place == "attn.in"
             }
-            blocks = (*self.spec.blocks[:-1], replace(last, mlp=None, norms=entering))
+            blocks = (*self.spec.blocks[:-1], replace(last, mlp=None, norms=norm_before))
             self.spec = replace(self.spec, blocks=blocks)
         self.metrics = tuple(map(column_metric, metrics))
         self.words = words
         self.exclude = tuple(exclude)
         self._between = between
         self._needs_words = any(metric.needs == "words" for metric in self.metrics)
+        # by a mask's repr, what the texts of the present length share; see `_length_tally`
         self._lengths: dict[str, LengthTally] = {}
         self._on_trace: OnTrace | None = None
 
@@ -254,9 +256,9 @@ class Layers:
         layer."""
         count = len(batch[0].tokens)
         facts_of_texts = [self._token_facts(text) for text in batch]
-        text_batches: dict[str, TextBatch] = {}  # by mask
+        text_batches: dict[str, TextBatch] = {}  # by a mask's repr: layers with one mask share it
         token_lists = [text.tokens for text in batch]
-        for trace in self._layer_traces(token_lists, rows=None, block=None):
+        for trace in self._layer_traces(token_lists, rows=None, on_block=None):
             mask = self.spec.blocks[trace.layer].attention.mask
             if repr(mask) not in text_batches:
                 length_tally = self._length_tally(mask, count)
@@ -270,7 +272,7 @@ class Layers:
                 entropy = trace.stages["entropy"]
             sums = text_batches[repr(mask)].sums(self.backend, weights, entropy)
             if on_weights is not None:
-                on_weights(trace.layer, weights, 0, 0)
+                on_weights(trace.layer, weights, 0, 0)  # from row 0 and head 0 on
             on_layer(trace.layer, weights, sums.value, sums.norm, sums.rows, sums.baseline)
 
     def _run_merged(self, text: TokenizedText, on_layer: OnLayer) -> None:
@@ -282,7 +284,7 @@ class Layers:
         word_count = len(word_merge.words)
         # a merged word is one piece of its own
         text_facts = token_facts(word_merge.words, WordPieces(np.arange(word_count), word_count))
-        for trace in self._layer_traces([text.tokens], rows=None, block=None):
+        for trace in self._layer_traces([text.tokens], rows=None, on_block=None):
             mask = self.spec.blocks[trace.layer].attention.mask
             # the masks of models that can be scanned are the same for all heads
             visible = sight_of(mask, count).visibility_matrix(count)[0]
@@ -304,8 +306,9 @@ class Layers:
         count = len(text.tokens)
         text_facts = self._token_facts(text)
         left_out = exclusion(self.exclude, text.tokens)
+        # 1 for pairs that count, 0 for the others, [query, key]
         kept = self.backend.array_as_is(~left_out.rows(np.arange(count)))
-        for trace in self._layer_traces([text.tokens], rows=None, block=None):
+        for trace in self._layer_traces([text.tokens], rows=None, on_block=None):
             mask = self.spec.blocks[trace.layer].attention.mask
             visible = sight_of(mask, count).visibility_matrix(count)
             weights = trace.stages["weights"][..., :count]  # without a learned key
@@ -321,7 +324,7 @@ class Layers:
         text_facts = self._token_facts(text)
         tallies: dict[int, tuple[Tally, RowFeeder]] = {}
 
-        def block(layer: int, kind: str, rows: RowBlock) -> None:
+        def on_block(layer: int, kind: str, rows: RowBlock) -> None:
             """Measure one block of query rows, [head, row, key], of a layer's self-attention."""
             if kind != "self":
                 return
@@ -331,10 +334,12 @@ class Layers:
                 )
             if on_weights is not None:
                 on_weights(layer, _pad_keys(self.backend, rows, count), rows.start, rows.first_head)
-            tallies[layer][1].on_block(_drop_batch_axis(rows))
+            _, feeder = tallies[layer]
+            feeder.on_block(_drop_batch_axis(rows))
 
-        for trace in self._layer_traces([text.tokens], rows_for(self.spec, count), block):
-            self._report_tally(trace.layer, tallies.pop(trace.layer)[0], on_layer)
+        for trace in self._layer_traces([text.tokens], rows_for(self.spec, count), on_block):
+            tally, _ = tallies.pop(trace.layer)  # all the layer's blocks have come
+            self._report_tally(trace.layer, tally, on_layer)
 
     def _token_facts(self, text: TokenizedText) -> TokenFacts:
         """What metrics need to know of a text's tokens; where a metric needs words, also which
@@ -373,23 +378,24 @@ class Layers:
             went by in blocks.
         """
         value, norm, row_counts, baseline = tally.totals()
+        # with an axis of texts, of which there is one
         on_layer(layer, weights, value[None], norm[None], row_counts, baseline[None])
 
     def _layer_traces(
         self,
         texts: Sequence[Sequence[Token]],
         rows: int | None,
-        block: Callable[[int, str, RowBlock], None] | None,
+        on_block: Callable[[int, str, RowBlock], None] | None,
     ) -> Iterator[LayerTrace]:
         """Run texts of one length, and yield each attention layer's intermediate results in order;
         layers that mix tokens by other means than attention (`instead`) yield none.
 
         rows: how many query rows are computed at once, None for all.
-        block: called with (layer, kind of attention, rows) for each block of so many rows; None
+        on_block: called with (layer, kind of attention, rows) for each block of so many rows; None
             where all rows are computed at once.
         """
-        count = len(texts[0])
-        context = Context(np.arange(count), count, keep=STAGES, rows=rows, on_block=block)
+        count = len(texts[0])  # tokens of each
+        context = Context(np.arange(count), count, keep=STAGES, rows=rows, on_block=on_block)
         vectors = embed_texts(self.store, self.backend, texts)
         hidden = vectors.reshape((len(texts), count, vectors.shape[-1]))
         for trace in run_layers(
@@ -404,6 +410,7 @@ class Layers:
     def _length_tally(self, mask: Mask, count: int) -> LengthTally:
         """What the metrics precompute for texts of `count` tokens under a mask; cached until texts
         of another length come."""
+        # batches come by length: a length that is over does not come again in this shard
         if any(length.count != count for length in self._lengths.values()):
             self._lengths.clear()
         if repr(mask) not in self._lengths:
@@ -482,7 +489,8 @@ class AblationEffects:
         # a decoder's output vector is that of the last token, an encoder's the mean over all; where
         # the next token would be predicted plays no part in it
         request = MeasureRequest(("vector",), measured_at(spec, count), count - 1)
-        # the sweep runs the text once for each head, whose output this function replaces
+        # the sweep runs the text once for each head, whose output the function given to it replaces;
+        # how that is done does not depend on the weights
         plan = SweepPlan(
             self.places, lambda trace, weights, kind: ablate_heads(text, self._by, trace, kind)
         )
@@ -497,7 +505,7 @@ def check_effects(way: str, heads: Sequence[str]) -> tuple[str, ...]:
     the other.
 
     way: of taking heads away, "" where `--effect` is not given.
-    heads: as written, each perhaps several, such as "L5H11,L3H1".
+    heads: the values of `--head`; one may list several, such as "L5H11,L3H1".
     """
     if not way and not heads:
         return ()
@@ -608,19 +616,22 @@ class Worker:
 
         # metrics of weights are measured text by text; the others are filled in after them, from
         # vectors, from other columns, or from the model alone
-        others = {*CORPUS_METRICS, *ROLE_METRICS}
-        self._weight_metrics = [name for name in plan.metrics if name not in others]
+        later_metrics = {*CORPUS_METRICS, *ROLE_METRICS}
+        self._weight_metrics = [name for name in plan.metrics if name not in later_metrics]
         role_names = [name for name in plan.metrics if name in ROLE_METRICS]
         self._roles = role_scores(model, role_names) if role_names else None
         all_vectors = MASSIVE in plan.metrics
+        # labels are decided by scores without the first token, measured behind the metrics
+        label_scores = BEYOND if measures.labels else ()
         self._layers = Layers(
             held_model,
-            [*self._weight_metrics, *(BEYOND if measures.labels else ())],
+            [*self._weight_metrics, *label_scores],
             words=measures.words,
             exclude=measures.exclude,
             all_vectors=all_vectors,
             between=between,
         )
+        # by layer, what measures how far its heads move the state; [] where nobody asks
         self._norms = [
             OutputNorms(model.backend, held_model.store, layer, heads)
             for layer, heads in enumerate(plan.model.heads)
@@ -629,12 +640,14 @@ class Worker:
         self._effects = AblationEffects(measures.effects, held_model) if measures.effects else None
         self._why = WhyShares(measures.why, held_model) if measures.why else None
 
-        # tokens of a text at most; 0 and None mean no limit
+        # tokens of a text at most: those of `--max-tokens` (0 for no limit) and those that the model
+        # takes (None for no limit)
         self._limit = min(plan.choice.max_tokens or 2**31, model.spec.max_positions or 2**31)
         self._between = between
         # each layer's first head among all heads, then the number of all
         self._starts = np.cumsum([0, *plan.model.heads])
         self._conditions = plan.measures.conditions
+        # (file, line) of the records that repeat an earlier one
         self._duplicates = read_duplicates(folder, plan.choice.duplicates)
 
     def shard(
@@ -685,8 +698,11 @@ class Worker:
         texts = list(self._counted_texts(records, counts))
         takers = self._shard_takers(number, texts, rows)
 
-        # run the texts, as many at once as may be; there may be none, and then no tokens
-        records_per_token = self._record_count(number) / max(sum(text.tokens for text in texts), 1)
+        # `on_work` shares the shard's records out by the tokens of the texts that count, as the time
+        # goes by tokens; where no text counts, there are none
+        token_count = sum(text.tokens for text in texts)
+        records_per_token = self._record_count(number) / max(token_count, 1)
+        # run the texts, as many at once as may be
         progress(0)
         for batch in batches(texts, max(plan.model.heads)):
             if self._layers.runs_together(batch[0].tokens):
@@ -702,6 +718,7 @@ class Worker:
 
         # the shard's arrays, and beside them the texts of its examples and what computed it
         arrays = takers.arrays()
+        # (file, line) of the texts that are examples
         example_places = takers.examples.text_places() | takers.sample.text_places()
         counted_records = (text.record for text in texts)
         example_texts = [
@@ -709,6 +726,11 @@ class Worker:
             for record in counted_records
             if (record.file, record.line) in example_places
         ]
+        # texts of the tokens whose links are counted
+        if takers.counts is None:
+            token_texts = []
+        else:
+            token_texts = takers.counts.token_texts(arrays["link_pairs"])
         if takers.conditions is not None:
             counts |= takers.conditions.first_keys()
         facts = {
@@ -717,13 +739,12 @@ class Worker:
             "plan": plan.digest,
             "range": [part.sha256 for part in plan.shards[number]],
             "examples": sorted(example_texts),
-            "tokens": (
-                [] if takers.counts is None else takers.counts.token_texts(arrays["link_pairs"])
-            ),
+            "tokens": token_texts,
         }
-        state = {name: _narrow(array) for name, array in arrays.items()}
-        # as they would be read again, with lists for tuples
-        return ShardState(state, json.loads(json.dumps(facts))), takers.links
+        narrow_arrays = {name: _narrow(array) for name, array in arrays.items()}
+        # through JSON, so that a shard just computed equals one read from its file (tuples become
+        # lists)
+        return ShardState(narrow_arrays, json.loads(json.dumps(facts))), takers.links
 
     def _shard_takers(
         self, number: int, texts: Sequence[CountedText], rows: RowTable | None
@@ -777,7 +798,7 @@ class Worker:
         if self._rule_places is None:
             return None
         places = self._rule_places
-        share = self._record_count(number) / self.plan.texts
+        share = self._record_count(number) / self.plan.texts  # of the corpus's records
         shard_texts = [
             ShardText(
                 (text.record.file, text.record.line), text.hash, text.seeded_hash, text.tokens
@@ -801,6 +822,7 @@ class Worker:
             if (record.file, record.line) in self._duplicates:
                 counts["duplicate"] += 1
                 continue
+            # with `--sample`, the texts with the smallest hashes are drawn
             seeded_hash = text_hash(record.text, plan.seed)
             if plan.choice.sample and seeded_hash > plan.choice.threshold:
                 counts["not drawn"] += 1
@@ -816,7 +838,7 @@ class Worker:
             if not tokens:
                 counts["empty"] += 1
                 continue
-            # a text of which only the beginning was tokenized is too long in any case
+            # a text of which only the beginning (`piece`) was tokenized is too long in any case
             is_long = len(tokens) > limit or len(piece) < len(record.text)
             if is_long and plan.choice.over != "truncate":
                 counts["long"] += 1
@@ -833,16 +855,17 @@ class Worker:
             count = min(len(tokens), limit)
             counts["tokens"] += count
             counts["truncated"] += is_long
+            # replicates of the bootstrap draw whole clusters, such as documents, where there are any
             if record.cluster:
-                unit_hash = text_hash(record.cluster, plan.seed)
+                drawn_hash = text_hash(record.cluster, plan.seed)
             else:
-                unit_hash = seeded_hash
+                drawn_hash = seeded_hash
             if plan.seed:
                 plain_hash = text_hash(record.text)
             else:
                 plain_hash = seeded_hash  # the seed is 0
             yield CountedText(
-                replace(record, text=piece), count, unit_hash, seeded_hash, plain_hash
+                replace(record, text=piece), count, drawn_hash, seeded_hash, plain_hash
             )
 
     def _tokenize(self, text: CountedText) -> TokenizedText:
@@ -866,8 +889,9 @@ class Worker:
         if self.plan.measures.labels:
             names_beyond = [metric.name for metric in BEYOND]
         beyond = BeyondFirst.of(len(batch), names_beyond, shape[2])
-        # each text's and head's strongest link, (query, key)
-        strong = np.full((2, len(batch), shape[2]), -1, np.int64)
+        # each text's and head's strongest link, [query or key, text, head]; −1 for none, as of long
+        # texts whose weights go by in blocks
+        strongest = np.full((2, len(batch), shape[2]), -1, np.int64)
         names = [TextPlace(text.plain_hash, text.record.file, text.record.line) for text in texts]
 
         # what needs runs of its own
@@ -877,8 +901,10 @@ class Worker:
 
         # tell the collectors of links and rows which texts come
         token_lists = [tokens for _, tokens in batch]
+        # [text, key]: the keys on which heads put weight whatever the text says
         rest = np.stack([rest_keys(tokens) for tokens in token_lists])
         condition_places = self._begin_conditions(takers, token_lists, rest)
+        # what `ShardLinks.add` needs of the tokens, [text, token]; None where links are not counted
         ids = None
         if takers.counts is not None and self._layers.runs_together(count):
             ids = takers.counts.begin(token_lists)
@@ -898,38 +924,43 @@ class Worker:
         def on_layer(
             layer: int,
             weights: Array | None,
-            sums: Floats,
-            norms: Floats,
-            counts: Ints,
-            even: Floats,
+            layer_value: Floats,
+            layer_norm: Floats,
+            layer_rows: Ints,
+            layer_baseline: Floats,
         ) -> None:
             """Put a layer's sums over query rows into the arrays of the batch: first those of
             metrics, then the scores without the first token; and count its strongest links. The
             arguments are those of `OnLayer`.
             """
             heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
-            metrics = len(self._weight_metrics)
             head_count = heads.stop - heads.start
-            measured = metrics + len(beyond.names)
-            rows = np.broadcast_to(np.asarray(counts), (head_count, measured)).T
+            metrics = len(self._weight_metrics)
+            all_scores = metrics + len(beyond.names)
+
+            # with the axes of the batch's arrays: [text, score, head], and [score, head] for rows
+            values = layer_value.transpose(0, 2, 1)
+            norms = layer_norm.transpose(0, 2, 1)
+            rows = np.broadcast_to(np.asarray(layer_rows), (head_count, all_scores)).T
             # uniform weights may give the same in every head, without an axis of heads
-            if even.ndim != 3:
-                even = even[:, None, :]
-            even = np.broadcast_to(even, (len(batch), head_count, measured)).transpose(0, 2, 1)
-            sums = sums.transpose(0, 2, 1)
-            norms = norms.transpose(0, 2, 1)
-            value[:, :metrics, heads] = sums[:, :metrics]
+            if layer_baseline.ndim != 3:
+                layer_baseline = layer_baseline[:, None, :]
+            by_head = np.broadcast_to(layer_baseline, (len(batch), head_count, all_scores))
+            baselines = by_head.transpose(0, 2, 1)
+
+            value[:, :metrics, heads] = values[:, :metrics]
             norm[:, :metrics, heads] = norms[:, :metrics]
             row_counts[:metrics, heads] = rows[:metrics]
-            baseline[:, :metrics, heads] = even[:, :metrics]
-            beyond.value[..., heads] = sums[:, metrics:]
+            baseline[:, :metrics, heads] = baselines[:, :metrics]
+            beyond.value[..., heads] = values[:, metrics:]
             beyond.norm[..., heads] = norms[:, metrics:]
             beyond.rows[:, heads] = rows[metrics:]
-            beyond.baseline[..., heads] = even[:, metrics:]
+            beyond.baseline[..., heads] = baselines[:, metrics:]
             if weights is not None:
                 mask = self.model.spec.blocks[layer].attention.mask
+                # the rows that see two keys or more where heads do not rest, [text, query]
                 choosing = choosing_of_texts(mask, rest)
-                keys, strong[..., heads] = strongest_links(backend, weights, choosing, rest)
+                keys, strongest[..., heads] = strongest_links(backend, weights, choosing, rest)
                 if ids is not None and takers.counts is not None:
                     takers.counts.add(ids, layer, keys)
 
@@ -941,7 +972,7 @@ class Worker:
                 moved = moved_norms(self._norms[trace.layer].of(head_outputs(trace.stages)).sum(-1))
                 column = self.columns.index(MOVED)
                 value[:, column, start:stop] = np.nan_to_num(moved)
-                norm[:, column, start:stop] = ~np.isnan(moved)
+                norm[:, column, start:stop] = ~np.isnan(moved)  # 0: a text without this number
                 row_counts[column, start:stop] = count
             if MASSIVE in self.columns:
                 column = self.columns.index(MASSIVE)
@@ -960,15 +991,16 @@ class Worker:
         # the remaining columns, then hand all numbers to the collectors
         self._fill_derived(value, norm, baseline, row_counts)
         hashes = [text.hash for text in texts]
-        every = TextValues(value, norm, baseline, row_counts, count, hashes)
+        text_values = TextValues(value, norm, baseline, row_counts, count, hashes)
         if self.plan.measures.labels:
-            every = self._with_label_scores(every, beyond)
-        takers.tallies.add(every)
-        values = np.where(np.isnan(every.mean), NONE, to_fixed(every.mean))
-        takers.examples.add(values, places, strong)
-        takers.sample.add(values, places, strong)
+            text_values = self._with_label_scores(text_values, beyond)
+        takers.tallies.add(text_values)
+        # as shards hold numbers: multiples of 2⁻²⁴, and `NONE` where a text has none
+        fixed_means = np.where(np.isnan(text_values.mean), NONE, to_fixed(text_values.mean))
+        takers.examples.add(fixed_means, places, strongest)
+        takers.sample.add(fixed_means, places, strongest)
         if takers.rows is not None:
-            takers.rows.add(names, count, every.mean, row_counts)
+            takers.rows.add(names, count, text_values.mean, row_counts)
 
     def _begin_conditions(
         self, takers: ShardTakers, token_lists: Sequence[Sequence[Token]], rest: Bools
@@ -1007,13 +1039,14 @@ class Worker:
         """
         if takers.links is None or takers.conditions is None:
             return
-        for number, (condition, where) in enumerate(zip(self._conditions, places, strict=True)):
+        conditions = zip(self._conditions, places, strict=True)
+        for number, (condition, text_places) in enumerate(conditions):
             matched_links = shard_files.matching_links(
                 condition,
                 self.model.backend,
                 block.weights,
                 block.layer,
-                where,
+                text_places,
                 first=block.first,
                 first_head=block.first_head,
             )
@@ -1067,6 +1100,7 @@ class Worker:
         column = self.columns.index(SINK_RATE)
         sink = self.columns.index("sink")
         value[:, column], norm[:, column] = sink_rates(value[:, sink], norm[:, sink])
+        # uniform attention rests there where it puts as much on the first token
         baseline[:, column] = baseline[:, sink] > RESTS
         row_counts[column] = row_counts[sink]
 
@@ -1093,13 +1127,14 @@ class Worker:
         """A batch's numbers with the scores that decide labels, measured without the first token,
         in the columns after the metrics. The positional one is the largest share at one offset,
         over offsets that enough rows have."""
-        # of each text and head the offset with the largest mean, [text, head]; the scores of single
-        # offsets are the first of `BEYOND`
+        # the scores of single offsets are the first of `BEYOND`, [text, offset, head]
         offsets = list(OFFSETS_BEYOND)
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.where(beyond.norm > 0, beyond.value / beyond.norm, np.nan)
-        means = np.where(beyond.rows >= LEAST_ROWS, means, np.nan)[:, : len(offsets)]
-        best = np.where(np.isnan(means), -np.inf, means).argmax(1)
+        has_enough_rows = beyond.rows >= LEAST_ROWS
+        offset_means = np.where(has_enough_rows, means, np.nan)[:, : len(offsets)]
+        # the index of the offset with the largest mean, [text, head]; the first where none has one
+        best = np.where(np.isnan(offset_means), -np.inf, offset_means).argmax(1)
 
         # by label, the index in `BEYOND` of the score that decides it, [text, head]
         score_indices = {
@@ -1117,8 +1152,9 @@ class Worker:
                 (texts.norm, beyond.norm),
                 (texts.baseline, beyond.baseline),
             ):
+                # of each text and head the score at its index, [text, head]
                 target[:, column] = np.take_along_axis(source, indices[:, None], 1)[:, 0]
-            if name == "positional":
+            if name == "positional":  # texts differ in their best offset: the most rows of any
                 texts.rows[column] = beyond.rows[: len(offsets)].max(0)
             else:  # the same score in every text
                 texts.rows[column] = beyond.rows[indices[0, 0]]
@@ -1175,7 +1211,7 @@ def tokenize_beginning(text: str, tokenizer: Tokenizer, limit: int) -> tuple[str
     before all tokens but the first are thrown away.
     """
     size = limit * TYPICAL
-    most = limit * LONGEST
+    most = limit * LONGEST  # a text's first `limit` tokens have no more characters
     while size < len(text):
         # cut between words where there is a blank
         blank = text.rfind(" ", size - LONGEST, size)
@@ -1194,11 +1230,14 @@ def truncate(tokens: Sequence[Token], limit: int) -> list[Token]:
     at its end, which are kept. Indices are numbered anew."""
     if len(tokens) <= limit:
         return list(tokens)
-    last = len(tokens)
-    while last > 0 and tokens[last - 1].special:
-        last -= 1
-    after = list(tokens[last:])
-    limited_tokens = [*tokens[: max(limit - len(after), 0)], *after][:limit]
+    # where the special tokens at the end begin
+    end = len(tokens)
+    while end > 0 and tokens[end - 1].special:
+        end -= 1
+    last_tokens = list(tokens[end:])
+    first_tokens = tokens[: max(limit - len(last_tokens), 0)]
+    # of a text with more special tokens than `limit`, not even these all
+    limited_tokens = [*first_tokens, *last_tokens][:limit]
     return [replace(token, index=index) for index, token in enumerate(limited_tokens)]
 
 
