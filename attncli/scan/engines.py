@@ -120,7 +120,7 @@ class LocalWorkers:
         """Compute the shards, yielding the outcome of each. A shard whose worker dies is computed
         again, `TRIES` times in all."""
         remove_leftovers(job.folder, job.part)
-        waiting = list(shards)[::-1]  # the next shard is taken from the end
+        waiting = list(shards)[::-1]  # the next shard is taken from the end, where `pop` is fast
         deaths = Counter[int]()  # by shard, how many workers have died over it
         selector = selectors.DefaultSelector()
         running: list[_Process] = []
@@ -138,6 +138,7 @@ class LocalWorkers:
                         worker.shard = waiting.pop()
                         worker.say(str(worker.shard))
 
+                # workers that wrote something or ended; after a second without any, none
                 for key, _ in selector.select(timeout=1.0):
                     worker = key.data
                     data = os.read(key.fd, 1 << 16)
@@ -148,10 +149,10 @@ class LocalWorkers:
                     selector.unregister(key.fileobj)
                     running.remove(worker)
                     outcome = self._report_death(worker, deaths)
-                    if worker.shard is not None and outcome is None:
-                        waiting.append(worker.shard)
                     if outcome is not None:
                         yield outcome
+                    elif worker.shard is not None:  # it is tried again, by a new worker
+                        waiting.append(worker.shard)
 
             for worker in running:
                 worker.say(STOP)
@@ -194,6 +195,7 @@ class LocalWorkers:
 
         data: the bytes just read from the output, which holds one JSON object a line.
         """
+        # what follows the last line's end is the beginning of a line
         *lines, worker.buffer = (worker.buffer + data).split(b"\n")
         for line in lines:
             answer: dict[str, Any] = json.loads(line)
@@ -203,6 +205,7 @@ class LocalWorkers:
             if "work" in answer:
                 job.on_work(answer["work"])
                 continue
+            # any other answer says that the worker's shard has ended
             worker.shard = None
             reason = answer.get("failed", "")
             texts = answer.get("texts", 0)
@@ -216,6 +219,7 @@ class LocalWorkers:
         deaths: by shard, how many workers have died over it; this one is added.
         """
         status = worker.process.wait()
+        # what it wrote to standard error; its last line names the exception that ended it
         with worker.errors as errors:
             errors.seek(0)
             error_lines = errors.read().decode("utf-8", "replace").strip().splitlines()
@@ -229,11 +233,14 @@ class LocalWorkers:
         else:
             cause = f"exit {status}"
         if error_lines:
-            last = f": {error_lines[-1][:LAST_WORDS]}"
+            last_words = f": {error_lines[-1][:LAST_WORDS]}"
         else:
-            last = ""
+            last_words = ""
         reason = message(
-            "its worker died {tries} times ({cause}{last})", tries=TRIES, cause=cause, last=last
+            "its worker died {tries} times ({cause}{last})",
+            tries=TRIES,
+            cause=cause,
+            last=last_words,
         )
         return ShardOutcome(worker.shard, reason)
 
@@ -288,7 +295,7 @@ class Actor:
             if self._worker is None:
                 self._worker = make_worker(*self._worker_arguments)
             counts = self._worker.shard(number)
-        except Exception as error:
+        except Exception as error:  # a shard that fails is an outcome, and ends no worker
             return number, failure_text(error), 0, 0
         return number, "", counts["texts"], counts["tokens"]
 
@@ -321,6 +328,7 @@ class RayCluster:
                 "the engine ray needs ray", hint=install_command("ray")
             ) from error
         _check_answers(self.address)
+        # how a cluster is started here: small, since only numbers of shards go through its store
         local = {"include_dashboard": False, "object_store_memory": STORE}
         if self.address == LOCAL:
             cluster: dict[str, Any] = local
@@ -342,17 +350,18 @@ class RayCluster:
         ray: the module `ray`, initialised.
         """
         # one processor is left to this process
-        free = max(int(ray.cluster_resources().get("CPU", 1)) - 1, 1)
-        if self.workers > free:
+        free_processors = max(int(ray.cluster_resources().get("CPU", 1)) - 1, 1)
+        if self.workers > free_processors:
             fewer = message(
                 "{workers:,} workers are more than the cluster has processors to spare: {free:,} at"
                 " most",
                 workers=self.workers,
-                free=free,
+                free=free_processors,
             )
             self.note(fewer)
         # without `--workers` (0) as many as are free
-        count = min(self.workers or free, len(shards), free)
+        count = min(self.workers or free_processors, len(shards), free_processors)
+        # Ray starts no lost actor again by itself: tries are counted below
         remote = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=1)(Actor)
         if job.plan.device.startswith("cuda"):
             remote = remote.options(num_gpus=1)
@@ -374,10 +383,10 @@ class RayCluster:
         for _ in range(count):
             start_next(remote.remote(*worker_arguments))
         while running:
-            finished_tasks, _ = ray.wait(list(running), num_returns=1)
-            actor, shard = running.pop(finished_tasks[0])
+            (finished_task,), _ = ray.wait(list(running), num_returns=1)
+            actor, shard = running.pop(finished_task)
             try:
-                outcome = ShardOutcome(*ray.get(finished_tasks[0]))
+                outcome = ShardOutcome(*ray.get(finished_task))
             except ray.exceptions.RayError as error:
                 ray.kill(actor)  # it may only be out of reach
                 actor = remote.remote(*worker_arguments)
@@ -403,12 +412,13 @@ def _check_answers(address: str) -> None:
     Ray itself would wait for minutes. An address without a port, such as "auto", is not checked.
     """
     # "ray://10.0.0.1:10001" and "10.0.0.1:6379" both end in host:port
-    host, _, port = address.rpartition("://")[2].rpartition(":")
+    _, _, host_and_port = address.rpartition("://")
+    host, _, port = host_and_port.rpartition(":")
     if not host or not port.isdecimal():
         return
     try:
         socket.create_connection((host, int(port)), ANSWER).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError) as error:  # OverflowError: a port above 65535
         raise _no_answer_error(address, error) from error
 
 
@@ -451,6 +461,7 @@ LONGEST_PART = len(str(MOST_PARTS))
 def parse_part(text: str) -> ScanPart:
     """The part that `--part` writes as "2/8": the second of eight. Raises UsageError."""
     number, slash, count = text.partition("/")
+    # isdecimal alone is true of digits of other scripts, too
     are_numbers = all(
         digits.isascii() and digits.isdecimal() and len(digits) <= LONGEST_PART
         for digits in (number, count)
@@ -470,7 +481,7 @@ class Outcome(Struct, frozen=True, eq=False):
 
     totals: the sums over all shards of the scan; None where other parts still have shards to do.
     failed_shards: the shards given up in this run.
-    elsewhere: the shards given up by other parts.
+    elsewhere: the shards that other parts of the scan, or earlier runs, gave up.
     computed_count: how many shards this run computed.
     recomputed_shards: the shards whose files could not be read and were computed again.
     """
@@ -502,6 +513,7 @@ def run(
     done_shards = [
         shard for shard in part.shards(range(len(plan.shards))) if is_done(folder, shard)
     ]
+    # shards whose files cannot be read, which adding them up finds out
     broken = sorted(total(plan, folder, done_shards).broken)
     for shard in broken:  # without its file the shard is missing, and so is computed again
         remove_file(path_of(folder, shard, "state.npz"))
@@ -523,6 +535,7 @@ def run(
     failed_numbers = {outcome.shard for outcome in failed_shards}
     elsewhere = [outcome for outcome in failures(folder) if outcome.shard not in failed_numbers]
     all_failed = failed_numbers | {outcome.shard for outcome in elsewhere}
+    # of all parts, the shards that still have to be computed; failed ones are left out of totals
     unfinished = [shard for shard in remaining_shards(plan, folder) if shard not in all_failed]
     totals = None
     if not unfinished:
@@ -601,17 +614,18 @@ def _compare_shard(shard: int, committed_state: ShardState, new_state: ShardStat
         np.array_equal(array, new_state.arrays[name])
         for name, array in committed_state.arrays.items()
     )
-    texts = np.maximum(committed_state.arrays["texts"], 1)
+    texts = np.maximum(committed_state.arrays["texts"], 1)  # 1 where there are none: the sum is 0
     # sums are stored as whole multiples of 1 / UNIT
     means = [
         state.arrays["value"].astype(np.float64) / UNIT / texts
         for state in (committed_state, new_state)
     ]
-    apart = np.abs(means[0] - means[1]) / (1 + np.abs(means[0]))
+    committed_means, new_means = means
+    differences = np.abs(committed_means - new_means) / (1 + np.abs(committed_means))
     return VerifiedShard(
         shard=shard,
         same_bits=same,
-        difference=float(apart.max(initial=0.0)),
+        difference=float(differences.max(initial=0.0)),
         # a shard from before unknown words were counted has no count of them
         counts_equal=committed_state.facts["counts"].items() <= new_state.facts["counts"].items(),
     )

@@ -70,26 +70,28 @@ class LinkCounts:
             self.codes = codes
             self.counts = counts
             return
-        # where each pair is, or, if it is new, before which pair it belongs; one that belongs
-        # behind the last is compared with that, which is another pair
+        # where each pair is, or, if it is new, before which pair it belongs
         places = np.searchsorted(self.codes, codes)
-        is_known = self.codes[np.minimum(places, self.codes.size - 1)] == codes
-        self.counts[:, places[is_known]] += counts[:, is_known]
-        new = ~is_known
-        self.codes = np.insert(self.codes, places[new], codes[new])
-        self.counts = np.insert(self.counts, places[new], counts[:, new], 1)
+        # a pair that belongs behind the last is compared with the last, which is another pair
+        compared_places = np.minimum(places, self.codes.size - 1)
+        is_counted = self.codes[compared_places] == codes
+        self.counts[:, places[is_counted]] += counts[:, is_counted]
+        is_new = ~is_counted
+        self.codes = np.insert(self.codes, places[is_new], codes[is_new])
+        self.counts = np.insert(self.counts, places[is_new], counts[:, is_new], 1)
 
     def prune(self, most: int) -> int:
         """Keep the `most` most frequent pairs, the smaller code first of equal ones; returns the
         largest count among those dropped, 0 where none were."""
         if self.codes.size <= most:
             return 0
+        # by falling number of links (lexsort sorts by its last key first)
         order = np.lexsort((self.codes, -self.counts[0]))
-        dropped = int(self.counts[0, order[most]])
-        kept = np.sort(order[:most])
-        self.codes = self.codes[kept]
-        self.counts = self.counts[:, kept]
-        return dropped
+        largest_dropped = int(self.counts[0, order[most]])
+        kept_places = np.sort(order[:most])  # so that codes stay ascending
+        self.codes = self.codes[kept_places]
+        self.counts = self.counts[:, kept_places]
+        return largest_dropped
 
 
 def count_links(links: Ints, ranks: Ints, ids: Ints) -> tuple[Ints, Ints]:
@@ -102,22 +104,25 @@ def count_links(links: Ints, ranks: Ints, ids: Ints) -> tuple[Ints, Ints]:
     ranks: by place, the index of the token's id in `ids`.
     ids: of all these tokens, ascending.
     """
-    # with ranks in place of places, sorting brings pairs into the order of their codes
+    # as ids are numbered by rank, sorting by ranks brings pairs into the order of their codes
     place_mask = (1 << PLACE_BITS) - 1
     queries = ranks[links >> PLACE_BITS + TEXT_BITS]
     keys = ranks[links >> TEXT_BITS & place_mask]
     links = (queries << PLACE_BITS | keys) << TEXT_BITS | (links & (1 << TEXT_BITS) - 1)
     links.sort()
 
-    # equal numbers follow each other: where those of a pair in a text begin, and how many they are
+    # a number is a pair and a text, and equal ones follow each other: where each begins, and how many
+    # links the pair has in that text; `NOBODY` differs from any, so that the first is a beginning
     starts_of_texts = np.flatnonzero(np.diff(links, prepend=NOBODY))
     link_counts = np.diff(starts_of_texts, append=links.size)
 
     # where the texts of a pair begin
     pairs = links[starts_of_texts] >> TEXT_BITS
     starts_of_pairs = np.flatnonzero(np.diff(pairs, prepend=NOBODY))
-    distinct = pairs[starts_of_pairs]
-    codes = (ids[distinct >> PLACE_BITS] << SHIFT) + ids[distinct & place_mask]
+    pairs_of_ranks = pairs[starts_of_pairs]
+    query_ids = ids[pairs_of_ranks >> PLACE_BITS]
+    key_ids = ids[pairs_of_ranks & place_mask]
+    codes = (query_ids << SHIFT) + key_ids
     # as `COUNTED`: links, texts with one at least, squares of the texts' numbers of links
     sums = [
         np.add.reduceat(link_counts, starts_of_pairs),
@@ -191,22 +196,24 @@ class ShardLinks:
                 # no id is None here, or the table would hold `NOBODY`, which is below 0
                 self._texts.setdefault(int(token.id or 0), token.text)
 
-        # how many rows ask with each token, and how much weight even rows would put on it
-        present, where = np.unique(table, return_inverse=True)
-        where = where.reshape(table.shape)
+        # how many rows have each token as their query, and how much weight it would receive if all
+        # rows spread theirs evenly; `which` tells the id of each token of `table`, by index
+        present_ids, which = np.unique(table, return_inverse=True)
+        which = which.reshape(table.shape)
         count = table.shape[1]
+        # [text, key]: the keys on which heads put weight whatever the text says
         rest = np.stack([rest_keys(tokens) for tokens in batch])
         self._choosing = [choosing_of_texts(mask, rest) for mask in self._masks.values()]
-        received = [
-            np.stack([even_weight(mask, count, row.tobytes()) for row in rest])
+        even_weights = [
+            np.stack([even_weight(mask, count, text_rest.tobytes()) for text_rest in rest])
             for mask in self._masks.values()
         ]
-        # [2 · masks, token]: first of each mask the rows that ask, then of each mask the weight
-        sums = np.zeros((2 * len(self._masks), present.size), np.int64)
-        for row, numbers in zip(sums, (*self._choosing, *received), strict=True):
+        # [2 · masks, id]: first of each mask the rows, then of each mask the weight
+        sums = np.zeros((2 * len(self._masks), present_ids.size), np.int64)
+        for id_sums, numbers in zip(sums, (*self._choosing, *even_weights), strict=True):
             of_tokens = np.broadcast_to(numbers, table.shape).astype(np.int64)  # [text, token]
-            np.add.at(row, where.ravel(), of_tokens.ravel())
-        for index, token_id in enumerate(present.tolist()):
+            np.add.at(id_sums, which.ravel(), of_tokens.ravel())
+        for index, token_id in enumerate(present_ids.tolist()):
             self._tokens[token_id] = self._tokens.get(token_id, 0) + sums[:, index]
 
         # number the texts and tokens; where the held links are too many for that, count them first
@@ -215,19 +222,21 @@ class ShardLinks:
         else:
             first = 0
         is_full = (
-            len(self._places) + present.size > 1 << PLACE_BITS
+            len(self._places) + present_ids.size > 1 << PLACE_BITS
             or first + len(table) > 1 << TEXT_BITS
         )
         if max(self._sizes) + table.size > self._links.shape[1] or is_full:
             self._count_held_links()
             first = 0
+            # a single long text may have more links than the buffer was made for
             if table.size > self._links.shape[1]:
                 self._links = np.empty((len(self._heads), table.size), np.int64)
         self._text_numbers = np.arange(first, first + len(table))
-        places = [
-            self._places.setdefault(token_id, len(self._places)) for token_id in present.tolist()
-        ]
-        return np.array(places, np.int64)[where]
+        # a token that is new among those of held links gets the next place
+        places = []
+        for token_id in present_ids.tolist():
+            places.append(self._places.setdefault(token_id, len(self._places)))
+        return np.array(places, np.int64)[which]
 
     def add(self, places: Ints, layer: int, keys: Ints) -> None:
         """Hold the strongest links of a layer of the batch until they are counted; rows without a
@@ -239,10 +248,12 @@ class ShardLinks:
         choosing = self._choosing[self._mask_of_layer[layer]]
         if not choosing.any():
             return
-        # each link as one number, as `count_links` reads it: query, key, text
-        queries = ((places << PLACE_BITS + TEXT_BITS) | self._text_numbers[:, None])[:, None, :]
-        key_places = np.take_along_axis(np.broadcast_to(places[:, None, :], keys.shape), keys, -1)
-        links = queries | key_places << TEXT_BITS
+        # each link as one number, as `count_links` reads it: query, key, text; [text, head, query]
+        queries_and_texts = places << PLACE_BITS + TEXT_BITS | self._text_numbers[:, None]
+        places_by_head = np.broadcast_to(places[:, None, :], keys.shape)
+        key_places = np.take_along_axis(places_by_head, keys, -1)
+        links = queries_and_texts[:, None, :] | key_places << TEXT_BITS
+        # every head of the layer has as many links, one for each row that has a choice
         start = self._sizes[layer]
         size = int(choosing.sum())
         heads = slice(int(self._starts[layer]), int(self._starts[layer + 1]))
@@ -290,6 +301,7 @@ class ShardLinks:
             lost_counts[1, place] = head.prune(KEPT)
             pairs[place, : head.codes.size] = head.codes
             counts[:, place, : head.codes.size] = head.counts
+        # as `link_tokens`: an id, then its numbers for each mask
         ids = sorted(self._tokens)
         table = np.zeros((1 + 2 * len(self._masks), len(ids)), np.int64)
         for place, number in enumerate(ids):
@@ -415,8 +427,6 @@ class TotalLinks:
             self._lost_counts = np.zeros((2, len(pairs)), np.int64)
         self._lost_counts += arrays["link_lost"]
         most = distinct_pairs(len(pairs))
-        # `_kept` has of each head, by a pair's code, how many links shards may have lost of other
-        # pairs, but not of this one
         for place, (head, kept) in enumerate(zip(self._heads, self._kept, strict=True)):
             is_pair = pairs[place] != NOBODY  # the array's places behind the last pair are `NOBODY`
             head.add(
@@ -436,6 +446,7 @@ class TotalLinks:
                 self._kept[place] = {
                     code: number for code, number in kept.items() if code in codes_left
                 }
+        # of each token its id, then its numbers for each mask
         for token_id, *counts in arrays["link_tokens"].T.tolist():
             self._tokens[token_id] = self._tokens.get(token_id, 0) + np.array(counts, np.int64)
         self.texts.update(texts)
@@ -450,12 +461,11 @@ class TotalLinks:
     @property
     def _rows_of_masks(self) -> Ints:
         """How many query rows are counted under each distinct mask, [mask]."""
-        # [token, 2 · masks]: the first half counts rows
-        every = np.array(list(self._tokens.values()), np.int64)
-        if every.size:
-            rows: Ints = every[:, : every.shape[1] // 2].sum(0)
-        else:
-            rows = np.zeros(1, np.int64)
+        # [token, 2 · masks]: the first half counts rows, the second adds up weight
+        token_numbers = np.array(list(self._tokens.values()), np.int64)
+        if not token_numbers.size:  # no shard with a counted text
+            return np.zeros(1, np.int64)
+        rows: Ints = token_numbers[:, : token_numbers.shape[1] // 2].sum(0)
         return rows
 
     def most_frequent(self, head: int, mask: int, count: int) -> list[PairCount]:
@@ -464,6 +474,7 @@ class TotalLinks:
         mask: the index of its layer's mask, as of `mask_places`.
         """
         counts = self._heads[head]
+        # by falling number of links, the smaller code first of equal ones
         order = np.lexsort((counts.codes, -counts.counts[0]))[:count]
         rows = int(self._rows_of_masks[mask])
         pairs = []

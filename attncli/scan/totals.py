@@ -81,15 +81,15 @@ class Examples:
         # only columns and heads with a text that comes up to their last example can change
         candidates = np.argwhere((values >= self.table[0, ..., -1]).any(0))
         for start in range(0, len(candidates), PIECE):
+            # two arrays [candidate]
             column, head = candidates[start : start + PIECE].T
             new = np.empty((len(FIELDS), column.size, values.shape[0]), np.int64)  # as `FIELDS`
             new[0] = values[:, column, head].T
             for field_index, name in enumerate(("hash", "file", "line"), 1):
                 new[field_index] = places[name]
             new[4:] = links[..., head].transpose(0, 2, 1)  # query and key
-            best = _largest_examples(
-                np.concatenate([self.table[:, column, head], new], -1), self.top
-            )
+            examples = np.concatenate([self.table[:, column, head], new], -1)
+            best = _largest_examples(examples, self.top)
             best[4:, best[0] == NONE] = -1  # a place without an example has no link
             self.table[:, column, head] = best
 
@@ -97,8 +97,8 @@ class Examples:
         """Merge in another shard's examples (arrays by field name, as `fields` gives); the largest
         are kept.
         """
-        every = np.concatenate([self.table, np.stack([shard_fields[name] for name in FIELDS])], -1)
-        self.table = _largest_examples(every, self.top)
+        shard_table = np.stack([shard_fields[name] for name in FIELDS])
+        self.table = _largest_examples(np.concatenate([self.table, shard_table], -1), self.top)
 
     def text_places(self) -> set[tuple[int, int]]:
         """The texts that are examples, as (file, line)."""
@@ -109,13 +109,14 @@ class Examples:
         return set(zip(files, lines, strict=True))
 
 
-def _largest_examples(every: Ints, top: int) -> Ints:
+def _largest_examples(table: Ints, top: int) -> Ints:
     """The `top` examples with the largest values along the last axis of [field, ..., rank], the
     largest first; of equal values those with the smallest hash, file and line."""
-    # the first fields are value, hash, file and line; lexsort sorts by its last key first
-    keys = every[3], every[2], every[1], -every[0].astype(np.float64)
-    order = np.lexsort(keys, axis=-1)[None, ..., :top]
-    return np.take_along_axis(every, order, -1)
+    value, hashes, file, line = table[:4]
+    # lexsort sorts by its last key first; as a float, since −`NONE` does not fit an integer
+    order = np.lexsort((line, file, hashes, -value.astype(np.float64)), axis=-1)
+    # the same order for every field
+    return np.take_along_axis(table, order[None, ..., :top], -1)
 
 
 def strongest_links(
@@ -133,7 +134,8 @@ def strongest_links(
         special tokens, separators). They are left out unless a text has no others.
     """
     array: Any = backend.numpy(weights)
-    # weights are 0 at least: −1 and −2 stand below all that count
+    # weights are 0 at least: a key that is left out gets −1, so that it is never a row's largest, and
+    # a row that is left out −2, below any other row
     left_out = rest & ~rest.all(-1, keepdims=True)
     array = np.where(left_out[:, None, None, :], array.dtype.type(-1), array)
     keys = array.argmax(-1)
@@ -141,7 +143,8 @@ def strongest_links(
     eligible = choosing | ~choosing.any(-1, keepdims=True)
     peaks = np.where(eligible[:, None, :], peaks, -2.0)
     queries = peaks.argmax(-1)
-    links = np.stack([queries, np.take_along_axis(keys, queries[..., None], -1)[..., 0]])
+    keys_of_queries = np.take_along_axis(keys, queries[..., None], -1)[..., 0]
+    links = np.stack([queries, keys_of_queries])
     return keys, np.where(peaks.max(-1) > 0, links, -1)
 
 
@@ -306,13 +309,15 @@ class Tallies:
         if self.labels:
             self._count_labels(mean, batch)
 
+        # hold the texts; `_means` has room for `FLUSH` of them
         for start in range(0, len(mean), FLUSH):
-            part = mean[start : start + FLUSH]
-            if len(self._hashes) + len(part) > FLUSH:
+            new_means = mean[start : start + FLUSH]
+            if len(self._hashes) + len(new_means) > FLUSH:
                 self.flush()
-            self._means[len(self._hashes) : len(self._hashes) + len(part)] = part
+            held_count = len(self._hashes)
+            self._means[held_count : held_count + len(new_means)] = new_means
             self._hashes += batch.hashes[start : start + FLUSH]
-            self._strata += [stratum] * len(part)
+            self._strata += [stratum] * len(new_means)
 
     def _count_labels(self, mean: Floats, batch: TextValues) -> None:
         """Count the texts that earn each label, by head.
@@ -321,21 +326,23 @@ class Tallies:
         """
         for place, label in enumerate(METRIC_LABELS):
             column = self.columns.index(column_of_label(label))
+            # a mean over few rows earns no label
             score = np.where(batch.rows[column] >= LEAST_ROWS, mean[:, column], np.nan)
             is_earned = is_enough(label, score, batch.baseline[:, column])
             self.arrays["label_texts"][place] += is_earned.sum(0)
             if label.score == "positional":
+                # by the index of the offset at which the head looks in each text
                 for offset in range(len(OFFSETS)):
-                    self.arrays["label_offsets"][:, offset] += (
-                        is_earned & (batch.offsets == offset)
-                    ).sum(0)
+                    is_at_offset = is_earned & (batch.offsets == offset)
+                    self.arrays["label_offsets"][:, offset] += is_at_offset.sum(0)
 
     def flush(self) -> None:
         """Add the texts that `add` has buffered to histograms and replicates."""
         if not self._hashes:
             return
         mean = self._means[: len(self._hashes)]
-        times = replicate_counts(self._hashes)  # how often each counts, [text, replicate]
+        # how often each text counts in each replicate of the bootstrap, [text, replicate]
+        times = replicate_counts(self._hashes)
         stratum_flags = np.eye(len(STRATA) + 1)[self._strata]  # 1 at its stratum, [text, stratum]
         self._hashes = []
         self._strata = []
@@ -344,6 +351,7 @@ class Tallies:
         # the bins of all heads are counted at once, as if they stood in one row
         for column, (scale, column_bins) in enumerate(self._scales):
             bins = scale.bins(mean[:, column]) + np.arange(self.heads) * scale.count
+            # without texts that have no number
             present_bins = bins[is_number[:, column]]
             bin_counts = np.bincount(present_bins, minlength=self.heads * scale.count)
             histogram = bin_counts.reshape((self.heads, scale.count))
@@ -352,16 +360,19 @@ class Tallies:
         # products of whole numbers far below 2**53 are exact in float64, which multiplies matrices
         # quickly
         weights = times.T.astype(np.float64)
-        present: Any = is_number.any(-1)
-        strata = stratum_flags[:, :, None] * present[:, None, :]
-        every = (
+        any_head_has_number: Any = is_number.any(-1)  # [text, column]
+        # [text, stratum, column]: 1 for a text of the stratum in which any head has the number
+        strata = stratum_flags[:, :, None] * any_head_has_number[:, None, :]
+        # what each text adds to the sums of a replicate in which it counts once
+        additions = (
             ("replicate_value", to_fixed(mean)),
             ("replicate_texts", is_number),
             ("replicate_strata", strata),
         )
-        for name, values in every:
-            flat = values.reshape((len(mean), -1)).astype(np.float64)
-            self.arrays[name] += (weights @ flat).astype(np.int64).reshape(self.arrays[name].shape)
+        for name, values in additions:
+            by_text = values.reshape((len(mean), -1)).astype(np.float64)
+            sums = (weights @ by_text).astype(np.int64)
+            self.arrays[name] += sums.reshape(self.arrays[name].shape)
 
 
 HALF = 32
@@ -376,6 +387,7 @@ class Totals(Struct, frozen=True, eq=False, dict=True):
     counts: of texts, tokens and skipped records.
     machines: that computed shards.
     texts: the examples' texts by (file, line).
+    shards: by (file, line), the shard that an example's text is from.
     broken: shards whose file could not be read, with the reason.
     low, high: the lower and upper 32 bits of each array's total, by name.
     links: counts of pairs of tokens.
@@ -408,17 +420,17 @@ class Totals(Struct, frozen=True, eq=False, dict=True):
 
     def add(self, shard: int, state: ShardState) -> None:
         """Add a shard's state to the totals."""
-        # sums add up number by number, in two halves that do not overflow
+        # sums add up number by number, in two halves that do not overflow; these others do not add up
         for name, array in state.arrays.items():
             if name.startswith(("top_", "sample_", "link_", "rule_table_", "rule_counts")):
                 continue
             whole = array.astype(np.int64)
             low = whole & ((1 << HALF) - 1)
             high = whole >> HALF
-            self.low[name] = self.low[name] + low if name in self.low else low
-            self.high[name] = self.high[name] + high if name in self.high else high
+            self.low[name] = self.low.get(name, 0) + low
+            self.high[name] = self.high.get(name, 0) + high
 
-        # of examples, samples, links and rules the best of all shards are kept
+        # examples, samples, links and rules have ways of their own to join shards
         new_examples = {name: state.arrays[f"top_{name}"].astype(np.int64) for name in FIELDS}
         best = Examples(*new_examples["value"].shape)
         if self.examples:
@@ -573,17 +585,19 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
     if facts.plan != plan.digest:
         raise InputError("this shard belongs to another plan", where=where)
 
-    # every array is there with its shape, and no other
+    # every array is there with its shape, and no other; shards of earlier versions lack those that
+    # were not counted yet
     shapes = shapes_of(plan)
     for name in sorted(shapes.keys() | state.arrays.keys()):
         if name in (*CONDITION_ARRAYS, *TOGETHER_ARRAYS) and name not in state.arrays:
-            continue  # a shard from before they were counted
-        if name in state.arrays:
-            shape = state.arrays[name].shape
+            continue
+        if name not in state.arrays:
+            shape: tuple[int, ...] | str = "missing"
+        elif name in OF_ANY_SIZE:
+            sides = state.arrays[name].shape
+            shape = (*sides[:1], ANY_SIZE, *sides[2:])
         else:
-            shape = "missing"
-        if name in OF_ANY_SIZE and shape != "missing":
-            shape = (*shape[:1], ANY_SIZE, *shape[2:])
+            shape = state.arrays[name].shape
         if shape != shapes.get(name):
             what = message("this shard is not whole: {name} is {shape}", name=name, shape=shape)
             raise InputError(what, where=where, expected=str(shapes.get(name, "no such array")))
@@ -594,6 +608,7 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
 
     # each example and sampled text, as (file, line), has its text among the facts
     example_places: set[tuple[int, int]] = set()
+    # by the field that tells whether a place is taken, and its value where it is not
     for kind, field_name, free_value in (("top", "value", NONE), ("sample", "hash", NO_HASH)):
         has_example = state.arrays[f"{kind}_{field_name}"] != free_value
         files = state.arrays[f"{kind}_file"][has_example].tolist()
@@ -601,9 +616,8 @@ def read_committed(plan: ScanPlan, folder: Path, shard: int) -> ShardState:
         example_places.update(zip(files, lines, strict=True))
     if not example_places <= {(file, line) for file, line, _ in facts.examples}:
         raise InputError("this shard is not whole: an example has no text", where=where)
-    if plan.measures.links and not links_are_whole(
-        state.arrays, {number for number, _ in facts.tokens}
-    ):
+    token_ids = {token_id for token_id, _ in facts.tokens}
+    if plan.measures.links and not links_are_whole(state.arrays, token_ids):
         raise InputError(
             "this shard is not whole: a link's token is not among its tokens", where=where
         )
