@@ -41,7 +41,9 @@ DRAWS = 3
 """Sequences that scores are averaged over."""
 
 LayerWeights = Iterable[tuple[int, np.ndarray[Any, Any]]]
+"""Each layer's number and its weights [head, query, key]."""
 RepeatScores = dict[tuple[int, int], dict[str, float]]
+"""By (layer, head), the scores by name."""
 
 
 def repeated_tokens(
@@ -60,7 +62,7 @@ def repeated_tokens(
     Fewer ordinary tokens than `length` are drawn with repetition. Draws are equal on every machine.
     """
     numbers = integers(seed, "repeats", length)
-    pool = list(range(len(ordinary)))
+    pool = list(range(len(ordinary)))  # the indices of tokens that may still be drawn
     drawn_tokens = []
     for number in numbers:
         pool_index = int(number) % len(pool)
@@ -69,8 +71,9 @@ def repeated_tokens(
         if len(ordinary) >= length:
             pool[pool_index] = pool[-1]
             pool.pop()
-    every = [*before, *drawn_tokens, *drawn_tokens, *after]
-    return [replace(token, index=index, start=None, end=None) for index, token in enumerate(every)]
+    tokens = [*before, *drawn_tokens, *drawn_tokens, *after]
+    # numbered anew, and without a place in the text that they were drawn from
+    return [replace(token, index=index, start=None, end=None) for index, token in enumerate(tokens)]
 
 
 def score_repeats(
@@ -98,7 +101,9 @@ def score_repeats(
     run_tokens: called with the tokens of a text; yields each layer's number and weights [head,
         query, key].
     """
+    # by (layer, head), the means that `_repeat_row` takes, over all draws
     totals: dict[tuple[int, int], np.ndarray[Any, Any]] = {}
+    # the queries: the second half of the drawn tokens
     first = len(before) + length
     i = np.arange(first, first + length)
     for draw in range(draws):
@@ -109,35 +114,40 @@ def score_repeats(
             duplicate = np.asarray(weights[:, i, i - length], np.float64)
             induction = np.asarray(weights[:, i, i - length + 1], np.float64)
             others = np.asarray(weights[:, i, 1:], np.float64).sum(-1)
-            is_beyond_first = (
-                i > length
-            )  # rows whose same token before is not the first of the text
-            sums = (  # in the order that `_repeat_row` takes them
+            # rows whose same token before is not the first of the text
+            is_beyond_first = i > length
+            row_values = (  # in the order that `_repeat_row` takes them
                 duplicate,
                 induction,
                 others,
                 np.where(is_beyond_first, duplicate, 0.0),
                 np.where(is_beyond_first, others, 0.0),
             )
-            means = np.stack([values.mean(-1) for values in sums], -1) / draws
-            for head, row in enumerate(means):
-                totals[layer, head] = totals.get((layer, head), np.zeros(len(sums))) + row
-    return {place: _repeat_row(*sums.tolist()) for place, sums in totals.items()}
+            # what this text adds to the mean of all draws, [head, value]
+            means = np.stack([values.mean(-1) for values in row_values], -1) / draws
+            for head, head_means in enumerate(means):
+                before_draw = totals.get((layer, head), np.zeros(len(row_values)))
+                totals[layer, head] = before_draw + head_means
+    return {place: _repeat_row(*means.tolist()) for place, means in totals.items()}
 
 
 def _repeat_row(
-    duplicate: float, induction: float, others: float, duplicate_beyond: float, of_duplicate: float
+    duplicate: float,
+    induction: float,
+    others: float,
+    duplicate_beyond: float,
+    others_beyond: float,
 ) -> dict[str, float]:
     """The repeat scores of a head by name, from its mean weights on the token one period before
     (`duplicate`), on the token after that (`induction`) and on all keys but the first (`others`);
-    `duplicate_beyond` and `of_duplicate` are the first and the last of these over rows that do not
+    `duplicate_beyond` and `others_beyond` are the first and the last of these over rows that do not
     look back at the first key.
     """
-    # `or 1.0`: a share of no weight at all is 0
+    # `or 1.0`: a share of no weight at all is 0; sums of weights may exceed 1 by rounding
     return {
         "repeats_duplicate": duplicate,
         "repeats_induction": induction,
-        "repeats_duplicate_beyond_first": duplicate_beyond / (of_duplicate or 1.0),
+        "repeats_duplicate_beyond_first": duplicate_beyond / (others_beyond or 1.0),
         "repeats_induction_beyond_first": induction / (others or 1.0),
         "repeats_share": min(others, 1.0),
     }
@@ -157,11 +167,11 @@ def repeat_scores(model: Model, layers: Selection, *, seed: int = 0) -> RepeatSc
     words. Special tokens stand around them as around any text. Texts are shortened to what the
     model's positions allow.
     """
-    # the special tokens that the tokenizer puts before and after a text
-    around = model.tokenizer.encode("a")
-    first = next((index for index, token in enumerate(around) if not token.special), len(around))
-    before = around[:first]
-    after = [token for token in around[first:] if token.special]
+    # the special tokens that the tokenizer puts before and after any text, such as "a"
+    sample = model.tokenizer.encode("a")
+    first = next((index for index, token in enumerate(sample) if not token.special), len(sample))
+    before = sample[:first]
+    after = [token for token in sample[first:] if token.special]
     limit = model.spec.max_positions
     if limit is None:
         length = LENGTH
@@ -190,6 +200,7 @@ def ordinary_tokens(model: Model, seed: int) -> list[Token]:
     ]
     if not model.spec.vocabulary:
         return made_up
+    # in a vocabulary of tens of thousands, so many have enough words; ids that come twice count once
     draws = integers(seed, "vocabulary", CANDIDATES)
     ids = {int(number) % model.spec.vocabulary for number in draws}
     tokens: list[Token] = []
@@ -210,9 +221,11 @@ def ordinary_tokens(model: Model, seed: int) -> list[Token]:
 
 
 MARGIN = 1.5
+"""A score earns a label only where it is this many times that of uniform attention."""
 LEAST_ROWS = 4
 """Fewer query rows than this earn no label: two tokens at a fixed offset are no habit."""
 BROAD = 0.9
+"""The entropy of a broad head, as a share of the largest possible."""
 LEAST_SHARE = 0.01
 """A head that gives less of its weight than this to other tokens than the first does nothing but
 rest: how that little is spread earns no label."""
@@ -373,13 +386,13 @@ def decide_label(
         values = np.where(rows["normalised_entropy"] >= LEAST_ROWS, values, np.nan)
 
     # the largest of the metrics, and what uniform attention has there
-    place = np.where(np.isnan(values), -np.inf, values).argmax(0)
-    score = np.take_along_axis(values, place[None], 0)[0]
-    spread = np.stack([np.broadcast_to(baseline[name], score.shape) for name in names])
-    even = np.take_along_axis(spread, place[None], 0)[0]
-    return Decision(
-        score, is_enough(label, score, even), place if label.score == "positional" else None
-    )
+    largest = np.where(np.isnan(values), -np.inf, values).argmax(0)  # its index in `names`, [...]
+    score = np.take_along_axis(values, largest[None], 0)[0]
+    baselines = np.stack([np.broadcast_to(baseline[name], score.shape) for name in names])
+    even = np.take_along_axis(baselines, largest[None], 0)[0]
+    # the metrics of "positional" are those of `OFFSETS`, in their order
+    offset = largest if label.score == "positional" else None
+    return Decision(score, is_enough(label, score, even), offset)
 
 
 def labels_of(
@@ -404,6 +417,7 @@ def labels_of(
     for label in LABELS.values():
         detail = None
         share = share_beyond
+        # scores on repeats decide by themselves: no uniform attention is compared with them
         if label.score.startswith("repeats_"):
             score = (repeats or {}).get(f"{label.score}_beyond_first", np.nan)
             share = (repeats or {}).get("repeats_share")
@@ -450,8 +464,10 @@ def row_divergences(p: Floats, q: Floats) -> Floats:
     By entropies, H(m) − ½H(p) − ½H(q), which is the same. Rows need not sum to 1 exactly. Source:
     Lin, 1991.
     """
-    rows: Floats = np.maximum(row_entropy((p + q) / 2) - (row_entropy(p) + row_entropy(q)) / 2, 0.0)
-    return rows
+    mean_entropy = (row_entropy(p) + row_entropy(q)) / 2
+    # rounding never makes it negative
+    divergences: Floats = np.maximum(row_entropy((p + q) / 2) - mean_entropy, 0.0)
+    return divergences
 
 
 def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
@@ -478,7 +494,7 @@ def jensen_shannon(p: Any, q: Any, visible: Any = None) -> Floats:
         used_rows = (a + b).sum(-1) > 0
     else:
         used_rows = np.broadcast_to(np.any(visible, -1), rows.shape)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # 0 / 0 is NaN: no row is left
         means: Floats = np.where(used_rows, rows, 0).sum(-1) / used_rows.sum(-1)
     return means
 
@@ -517,8 +533,8 @@ def head_distances(weights: Any, visible: Bools | None = None) -> Floats:
         common_visibility = visible
         if visible is not None and visible.ndim == 3:
             common_visibility = visible[head + 1 :] & visible[head]
-        row = jensen_shannon(matrices[head][None], matrices[head + 1 :], common_visibility)
-        distances = np.sqrt(row / np.log(2))
+        divergences = jensen_shannon(matrices[head][None], matrices[head + 1 :], common_visibility)
+        distances = np.sqrt(divergences / np.log(2))
         table[head, head + 1 :] = distances
         table[head + 1 :, head] = distances
     return table
@@ -531,8 +547,9 @@ def linkage(table: Floats) -> list[Merge]:
     Ties go to the lower numbers. Source: Sokal and Michener, 1958.
     """
     count = len(table)
-    distances = np.array(table, np.float64)  # between the clusters that are left
-    np.fill_diagonal(distances, np.inf)
+    # of the clusters that are left: the distances between them, their numbers, their heads
+    distances = np.array(table, np.float64)
+    np.fill_diagonal(distances, np.inf)  # no cluster joins itself
     numbers = list(range(count))
     sizes = [1] * count
     merges = []

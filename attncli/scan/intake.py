@@ -134,25 +134,26 @@ def find_files(
             continue
         path = Path(name)
         if is_folder(path):
-            inside = sorted(
+            entries = sorted(
                 str(entry) for entry in path.rglob("*") if is_file(entry) and _is_corpus(entry)
             )
-            inside = [entry for entry in inside if not scans.leave_out(entry, path)]
-        elif is_file(path):
-            inside = [name]
+            name_files = [entry for entry in entries if not scans.leave_out(entry, path)]
+        elif is_file(path):  # whatever its name
+            name_files = [name]
         else:
-            # glob's own matches: pathlib's has no `..` and no absolute patterns
+            # a pattern; by the module glob, since pathlib's has no `..` and no absolute patterns
             matches = sorted(entry for entry in glob(name, recursive=True) if is_file(Path(entry)))  # noqa: PTH207
-            inside = [entry for entry in matches if not scans.leave_out(entry)]
-        if not inside:
+            name_files = [entry for entry in matches if not scans.leave_out(entry)]
+        if not name_files:
             what = message("there is no corpus {name}", name=repr(name))
             raise InputError(
                 what, expected="a file, a folder or a pattern of .txt, .jsonl or .parquet files"
             )
-        files += inside
+        files += name_files
     for folder in scans.left_out:
         note(message("{folder} was written by a scan, and is no part of the corpus", folder=folder))
     if len(files) != len(set(files)):
+        # the first name that stood before already
         twice = next(name for index, name in enumerate(files) if name in files[:index])
         raise UsageError("{twice} is named twice", expected="each file once", twice=repr(twice))
     return files
@@ -182,11 +183,11 @@ class _ScanFolders:
             nothing out.
         """
         scan_folder = self._scan_around(Path(name).absolute().parent)
-        if scan_folder is None or (
-            scan_folder is not self._out
-            and root is not None
-            and root.absolute().is_relative_to(scan_folder)
-        ):
+        if scan_folder is None:
+            return False
+        is_root_inside = root is not None and root.absolute().is_relative_to(scan_folder)
+        # what the scan that is begun writes is left out even so: it would read its own output
+        if is_root_inside and scan_folder is not self._out:
             return False
         self.left_out[scan_folder] = None
         return True
@@ -200,7 +201,7 @@ class _ScanFolders:
             parent = folder.parent
             if is_scan:
                 scan = folder
-            elif parent == folder:
+            elif parent == folder:  # the root of all folders
                 scan = None
             else:
                 scan = self._scan_around(parent)
@@ -237,7 +238,10 @@ def _record_of_line(
         if not text.strip():
             return Record(file, line, text=None, reason="empty")
         value = json.loads(text)
-    except (ValueError, RecursionError):
+    except (
+        ValueError,
+        RecursionError,
+    ):  # bytes that are no UTF-8, no JSON, or JSON nested too deep
         return Record(file, line, text=None, reason="undecodable")
     if not isinstance(value, dict) or not isinstance(value.get(format.field), str):
         return Record(file, line, text=None, reason="undecodable")
@@ -283,7 +287,9 @@ def parquet_columns(parquet_file: Any, path: str, format: Format, cluster: str) 
     """The names of the columns that a scan reads of a Parquet file: texts, and `cluster` if not "".
     Raises InputError for one that is not there."""
     names = list(parquet_file.schema_arrow.names)
-    columns = list(dict.fromkeys([format.field, *([cluster] if cluster else ())]))
+    columns = [format.field]
+    if cluster and cluster != format.field:
+        columns.append(cluster)
     for name in columns:
         if name not in names:
             raise InputError(
@@ -317,7 +323,7 @@ def records_of_parquet(
         low = max(file_range.first, start)
         high = min(file_range.first + file_range.count, start + rows)
         if low < high:
-            line = start  # the first row of the batch
+            line = start  # the first row of the batch, a part of the group
             for batch in parquet_file.iter_batches(ROWS, row_groups=[group], columns=columns):
                 for row in range(max(low - line, 0), min(high - line, batch.num_rows)):
                     if cluster:
@@ -390,13 +396,15 @@ def take_in(
 
     Raises InputError, UnsupportedError.
     """
-    files = [] if files is None else files
+    if files is None:
+        files = []
     ranges = Ranges(sizes)
     for file_number, name in enumerate(names):
         if format is not None:
-            kind = format
+            file_format = format
         else:
-            kind = format_of(name)
+            file_format = format_of(name)
+        # sources that cannot be read again, or not from any byte on, are copied
         is_copy = name == "-" or "://" in name or name.lower().endswith(PACKED)
         if is_copy:
             path, digest = _copy_source(name, folder, file_number, stdin)
@@ -405,10 +413,10 @@ def take_in(
             path = name
             digest = ""  # computed below, while the file is read
             place = str(Path(path).absolute())
-        files.append(File(name, place, is_copy, kind, Path(path).stat().st_size, digest))
+        files.append(File(name, place, is_copy, file_format, Path(path).stat().st_size, digest))
 
-        if kind.kind == "parquet":
-            groups = groups_of(path, kind, cluster)
+        if file_format.kind == "parquet":
+            groups = groups_of(path, file_format, cluster)
             ranges.count(sum(rows for rows, _ in groups))
             # the same rows, cut anew for each size of shards that is left
             for range_size in ranges.sizes:
@@ -429,7 +437,7 @@ def _cut_file(path: str, file: int, ranges: Ranges) -> str:
     file: its number in the corpus.
     """
     whole = hashlib.sha256()
-    counted_lines = 0
+    counted_lines = 0  # of the lines so far those that `ranges` has counted
     # the last cutter is of the largest size, which is never given up: it counts the lines
     cutters = [LineCutter(file, size) for size in ranges.sizes]
     with _open_source(path) as stream:
@@ -439,6 +447,7 @@ def _cut_file(path: str, file: int, ranges: Ranges) -> str:
                 ranges.add(cutter.size, cutter.feed(chunk))
             ranges.count(cutters[-1].lines - counted_lines)
             counted_lines = cutters[-1].lines
+            # without those of sizes that were given up because there are too many records
             cutters = [cutter for cutter in cutters if cutter.size in ranges.sizes]
     for cutter in cutters:
         ranges.add(cutter.size, cutter.end())
@@ -491,7 +500,7 @@ def _copy_source(name: str, folder: Path, file_number: int, stdin: BinaryIO) -> 
             target = folder / f"{file_number:03d}-{digest.hexdigest()[:16]}{ending}"
             os.replace(beside, target)  # noqa: PTH105 - beside the other calls on handles
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # it has its final name already
             beside.unlink()
     return str(target), digest.hexdigest()
 
@@ -607,11 +616,10 @@ def records(
         else:
             path = file.path
         if file.format.kind == "parquet":
-            has_size = is_file(Path(path)) and Path(path).stat().st_size == file.size
-            if (
-                not has_size
-                or digest_of_groups(path, file_range, file.format, cluster) != file_range.sha256
-            ):
+            # a file of another size may not even be a Parquet file any more
+            if not is_file(Path(path)) or Path(path).stat().st_size != file.size:
+                raise changed_error(file)
+            if digest_of_groups(path, file_range, file.format, cluster) != file_range.sha256:
                 raise changed_error(file)
             yield from records_of_parquet(path, file_range, file.format, cluster)
             continue
@@ -628,6 +636,7 @@ def records(
 def _lines_within(stream: BinaryIO, size: int, digest: Any) -> Iterator[bytes | None]:
     """Yield the lines in the next `size` bytes of a stream, None for a line of more than `LONGEST`
     bytes; all bytes are added to `digest`."""
+    # a line of `LONGEST` bytes is read whole, of a longer one a byte more than that
     while size > 0 and (piece := stream.readline(min(size, LONGEST + 1))):
         size -= len(piece)
         digest.update(piece)
@@ -637,7 +646,7 @@ def _lines_within(stream: BinaryIO, size: int, digest: Any) -> Iterator[bytes | 
         # of a line that is too long the bytes up to its end are read, but not kept
         while size > 0 and not piece.endswith(b"\n"):
             piece = stream.readline(min(size, CHUNK))
-            if not piece:
+            if not piece:  # the file has become shorter
                 break
             size -= len(piece)
             digest.update(piece)
@@ -694,6 +703,7 @@ class Ranges:
         self._limits = dict(sizes.steps)  # by size, the number of records that is too many for it
         self._limits.pop(sizes.largest, None)
         self._records = 0
+        # by size, rising
         self._ranges: dict[int, list[Range]] = {size: [] for size in (*self._limits, sizes.largest)}
 
     @property
@@ -720,6 +730,7 @@ class Ranges:
         share a shard as long as they have no more records together than a shard may have."""
         size = self.sizes[0]  # the smallest that was not given up
         shards: list[tuple[Range, ...]] = []
+        # the shard that is being filled, and the records of its ranges
         shard: list[Range] = []
         records = 0
         for next_range in self._ranges[size]:
@@ -730,7 +741,7 @@ class Ranges:
             shard.append(next_range)
             records += next_range.count
         if shard:
-            return [*shards, tuple(shard)]
+            shards.append(tuple(shard))
         return shards
 
 
@@ -759,7 +770,7 @@ class LineCutter:
         ranges = []
         position = 0  # in the chunk, where the range that is being cut goes on
         while True:
-            # the line ends that the range still needs
+            # how many line ends the range still needs
             missing_lines = self._first + self.size - self.lines
             end = _nth_newline(chunk, position, missing_lines)
             if end is None:
@@ -795,10 +806,10 @@ def _nth_newline(chunk: bytes, start: int, count: int) -> int | None:
     """The index just after the `count`-th newline from `start` on; None where there are fewer."""
     if chunk.count(b"\n", start) < count:
         return None
-    # the smallest index before which there are `count` newlines
-    return start + bisect_left(
-        range(start, len(chunk)), count, key=lambda stop: chunk.count(b"\n", start, stop)
-    )
+    # the smallest index before which there are `count` newlines, by halving: bytes.count is faster
+    # than a loop over newlines
+    stops = range(start, len(chunk))
+    return start + bisect_left(stops, count, key=lambda stop: chunk.count(b"\n", start, stop))
 
 
 # Row groups of Parquet files: which of them hold the rows of a shard, and whether they are what
@@ -827,8 +838,8 @@ def cut_groups(groups: Sequence[Group], size: int, file: int) -> list[Range]:
     ranges = []
     for first in range(0, starts[-1], size):
         count = min(size, starts[-1] - first)
-        digests = (groups[number][1] for number in _groups_holding(starts, first, count))
-        digest = _joint_digest(digests)
+        range_groups = [groups[number] for number in _groups_holding(starts, first, count)]
+        digest = _joint_digest(group_digest for _, group_digest in range_groups)
         ranges.append(Range(file, first, count, start=0, stop=0, sha256=digest))
     return ranges
 
@@ -877,10 +888,12 @@ def _groups_holding(starts: Sequence[int], first: int, count: int) -> range:
 
     starts: each group's first row, then the number of all rows.
     """
-    last = min(first + count, starts[-1])
-    if first < last:
-        return range(bisect_right(starts, first) - 1, bisect_left(starts, last))
-    return range(0)
+    stop = min(first + count, starts[-1])
+    if first >= stop:  # no row: the file has become shorter
+        return range(0)
+    # from the last group that starts at `first` or before, up to the first that starts at `stop` or
+    # after; empty groups have the start of the next one
+    return range(bisect_right(starts, first) - 1, bisect_left(starts, stop))
 
 
 def _joint_digest(digests: Iterable[bytes]) -> str:
@@ -921,11 +934,11 @@ def sample_threshold(
     for record in records:
         if record.text is None or (record.file, record.line) in left_out:
             continue
-        number = -text_hash(record.text, seed)
+        negative_hash = -text_hash(record.text, seed)
         if len(smallest) < sample:
-            heapq.heappush(smallest, number)
-        elif number > smallest[0]:
-            heapq.heapreplace(smallest, number)
+            heapq.heappush(smallest, negative_hash)
+        elif negative_hash > smallest[0]:  # a smaller hash than the largest in the heap, which goes
+            heapq.heapreplace(smallest, negative_hash)
     if smallest:
         return -smallest[0]
     return 0
@@ -958,9 +971,8 @@ def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
     path = folder / name_of_duplicates(digest)
     stream, size = open_regular(path, what="the scan's list of repeated texts")
     with stream:
-        array = read_npy_data(
-            stream, read_npy_header(stream, path.name, str(path), size), path.name, str(path)
-        )
+        header = read_npy_header(stream, path.name, str(path), size)
+        array = read_npy_data(stream, header, path.name, str(path))
     if hashlib.sha256(array.tobytes()).hexdigest() != digest:
         raise InputError(
             "the list of repeated texts is not the plan's",
@@ -979,18 +991,19 @@ def read_duplicates(folder: Path, digest: str) -> frozenset[tuple[int, int]]:
 # uncertainty for massive data streams, 2012.
 
 REPLICATES = 200
+"""Bootstrap replicates."""
 _MOST = 12
 """A text counts at most so often; more has a chance of 6e-11."""
 _EDGES = np.cumsum([math.exp(-1) / math.factorial(times) for times in range(_MOST)])
+"""The chances that a text counts at most 0, 1, … times."""
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 def text_hash(text: str, seed: int = 0) -> int:
     """A 64-bit hash of a text and a seed; the text is stripped and normalised to NFC."""
     data = unicodedata.normalize("NFC", text.strip()).encode("utf-8", "surrogatepass")
-    return int.from_bytes(
-        hashlib.blake2b(data, digest_size=8, key=seed.to_bytes(8, "little")).digest(), "little"
-    )
+    hasher = hashlib.blake2b(data, digest_size=8, key=seed.to_bytes(8, "little"))
+    return int.from_bytes(hasher.digest(), "little")
 
 
 def replicate_counts(hashes: Sequence[int]) -> Ints:
