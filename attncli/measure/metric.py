@@ -65,6 +65,8 @@ class Metric(Struct, frozen=True):
     unit: "" for shares.
     says: what a high value means.
     rows: which rows the mean is over.
+    source: the literature that it is from.
+    of: computes it, from a block of query rows.
     note: other conventions, and what is left out.
     needs: what must be known beyond the weights ("tokens", "special", "punctuation", "words");
         without it the value is NaN.
@@ -208,6 +210,7 @@ def _strongest_link(rows: AttentionRows) -> PerRow:
     about = rows.about
     keys = _informative_keys(about)
     assert about.special is not None
+    # whether the query is no special token; a position that no key has is an ordinary one
     is_ordinary = np.ones(rows.i.size, bool)
     inside = (rows.i >= 0) & (rows.i < keys.size)
     is_ordinary[inside] = ~about.special[rows.i[inside]]
@@ -532,7 +535,7 @@ class Tally:
         self._sums = np.zeros((2, len(self._metrics), heads))
         self._norms = np.zeros((2, len(self._metrics), heads))
         self._rows = np.zeros((len(self._metrics), heads), np.int64)
-        # uniform attention's sums and norms for the rows last added
+        # of the rows last added: which keys they see, and uniform attention's sums and norms
         self._even: tuple[Sight, Floats, Floats] | None = None
 
     def add(self, rows: WeightRows, *, first_head: int = 0, real: Bools | None = None) -> None:
@@ -547,12 +550,15 @@ class Tally:
         self._norms[0, :, heads] += norms
         self._rows[:, heads] += row_counts
 
-        # the rows of several heads often see the same keys: uniform attention is computed once
+        # blocks of the same rows of several heads often share one `Sight` object: uniform attention
+        # is computed once for these; padding may differ by head
         if self._even is None or self._even[0] is not rows.sight or real is not None:
-            even = self._sum_rows(uniform_rows(rows.i, rows.sight, rows.about), real)
-            self._even = (rows.sight, even[0], even[1])
-        self._sums[1, :, heads] += self._even[1]
-        self._norms[1, :, heads] += self._even[2]
+            even_rows = uniform_rows(rows.i, rows.sight, rows.about)
+            even_sums, even_norms, _ = self._sum_rows(even_rows, real)
+            self._even = (rows.sight, even_sums, even_norms)
+        _, even_sums, even_norms = self._even
+        self._sums[1, :, heads] += even_sums
+        self._norms[1, :, heads] += even_norms
 
     def _sum_rows(self, rows: AttentionRows, real: Bools | None) -> tuple[Floats, Floats, Ints]:
         """Σ value and Σ weight over the rows used, and the number of these, of each metric,
@@ -566,7 +572,7 @@ class Tally:
         counts = np.zeros((len(self._metrics), heads), np.int64)
         for index, metric in enumerate(self._metrics):
             if not _is_answerable(metric, self.about):
-                continue
+                continue  # its norm stays 0, which makes it NaN
             per_row = metric.of(rows)
             if real is None:
                 used_rows = per_row.used_rows
@@ -574,9 +580,10 @@ class Tally:
                 used_rows = per_row.used_rows & real
             counts[index] = used_rows.sum(-1)
             sums[index] = _sum_used(per_row.value, used_rows)
-            norms[index] = (
-                counts[index] if per_row.weight is None else _sum_used(per_row.weight, used_rows)
-            )
+            if per_row.weight is None:  # a mean over rows
+                norms[index] = counts[index]
+            else:
+                norms[index] = _sum_used(per_row.weight, used_rows)
         return sums, norms, counts
 
     def totals(self) -> tuple[Floats, Floats, Ints, Floats]:
@@ -591,12 +598,12 @@ class Tally:
 
         shape: the axes of the heads; None for one axis, [head].
         """
-        # [0: of the weights, 1: of uniform attention; metric; head]
+        # [2, metric, head]: first of the weights, then of uniform attention
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.where(self._norms > 0, self._sums / self._norms, np.nan)
-        value, baseline = means.reshape(
-            (2, len(self._metrics), *(self._rows.shape[1:] if shape is None else shape))
-        )
+        if shape is None:
+            shape = self._rows.shape[1:]
+        value, baseline = means.reshape((2, len(self._metrics), *shape))
         rows = self._rows.reshape(value.shape)
         return {
             metric.name: Measured(metric, value[index], rows[index], baseline[index])
@@ -617,6 +624,7 @@ def metrics_of(metrics: Sequence[str | Metric]) -> list[Metric]:
     unknown name, and for two different metrics of one name, as results go by name."""
     by_name: dict[str, Metric] = {}
     for metric in map(metric_of, metrics):
+        # the metric that has the name already, or this one
         if by_name.setdefault(metric.name, metric) is not metric:
             raise UsageError(
                 "two metrics are called {name}", expected="a name for each", name=repr(metric.name)
@@ -660,14 +668,14 @@ def metric_of(name: str | Metric, *, option: str = "--metric", more: Sequence[st
 def _is_answerable(metric: Metric, about: TokenFacts) -> bool:
     """Whether a metric can be computed with what is known of the tokens: the facts that it needs are
     there, and, if it compares positions, queries and keys are of one text."""
-    known = {
-        "": True,
+    facts = {
+        "": True,  # needs nothing
         "tokens": about.pairs,
         "special": about.special,
         "punctuation": about.punctuation,
         "words": about.words,
     }
-    return known[metric.needs] is not None and (about.aligned or not metric.aligned)
+    return facts[metric.needs] is not None and (about.aligned or not metric.aligned)
 
 
 def uniform_rows(i: Ints, sight: Sight, about: TokenFacts) -> AttentionRows:
@@ -727,16 +735,14 @@ def measure(
     count, keys = array.shape[-2:]
 
     # what is known of the tokens, one entry for each key
-    about = TokenFacts(
-        None if tokens is None else TokenPairs(_one_per_key(tokens, keys, "tokens")),
-        None if special is None else np.asarray(_one_per_key(special, keys, "special")) != 0,
-        (
-            None
-            if punctuation is None
-            else np.asarray(_one_per_key(punctuation, keys, "punctuation")) != 0
-        ),
-        aligned,
-    )
+    pairs = special_keys = punctuation_keys = None
+    if tokens is not None:
+        pairs = TokenPairs(_one_per_key(tokens, keys, "tokens"))
+    if special is not None:
+        special_keys = np.asarray(_one_per_key(special, keys, "special")) != 0
+    if punctuation is not None:
+        punctuation_keys = np.asarray(_one_per_key(punctuation, keys, "punctuation")) != 0
+    about = TokenFacts(pairs, special_keys, punctuation_keys, aligned)
 
     # the axes before query and key as one of heads; visibility and padding likewise
     flat = array.reshape((-1, count, keys))
@@ -754,9 +760,8 @@ def measure(
     for head in range(flat.shape[0]):
         for start in range(0, count, step):
             stop = min(start + step, count)
-            sight = find_sight(
-                None if visibility is None else visibility[head, start:stop], stop - start, 0, keys
-            )
+            row_visibility = None if visibility is None else visibility[head, start:stop]
+            sight = find_sight(row_visibility, stop - start, 0, keys)
             i = np.arange(start, stop) + offset
             rows = WeightRows(backend, flat[head : head + 1, start:stop], i, 0, sight, about)
             tally.add(rows, first_head=head, real=None if real is None else real[head, start:stop])
@@ -804,5 +809,6 @@ def _truth_values(values: Array | ArrayLike, shape: tuple[int, ...], name: str) 
         raise InputError(
             "{name} has shape {shape}", expected=expected, name=name, shape=list(numbers.shape)
         ) from error
-    tail = 2 if name == "visible" else 1
-    return spread.reshape((-1, *shape[len(shape) - tail :]))
+    # the axes behind those of heads: query and key, or query alone
+    last_axes = 2 if name == "visible" else 1
+    return spread.reshape((-1, *shape[len(shape) - last_axes :]))

@@ -255,6 +255,7 @@ class ScanPlan(Struct, frozen=True):
     isa, torch: the instruction set and the version of torch of the machine that planned it; others
         may compute shards, which each shard notes.
     repeats: scores of each head on random repeated tokens, [layer, head, duplicate, induction].
+    repeat_shares: in the order of `repeats`, the share of each head's weight that these are of.
     """
 
     schema: str
@@ -317,12 +318,12 @@ class ScanPlan(Struct, frozen=True):
     def columns(self) -> tuple[str, ...]:
         """The names along the column axis of all arrays: the metrics, then the scores that decide
         labels where heads are labelled, then the effect where heads are removed."""
-        measures = self.measures
-        return (
-            *self.metrics,
-            *(LABEL_COLUMNS.values() if measures.labels else ()),
-            *([EFFECT] if measures.effects else ()),
-        )
+        columns = list(self.metrics)
+        if self.measures.labels:
+            columns += LABEL_COLUMNS.values()
+        if self.measures.effects:
+            columns.append(EFFECT)
+        return tuple(columns)
 
 
 def _comparable(plan: ScanPlan) -> dict[str, Any]:
@@ -350,14 +351,15 @@ def _plan_fields(plan: ScanPlan) -> dict[str, Any]:
     they are empty, so that the plans of earlier versions, and their digests, stay the same.
     """
     values: dict[str, Any] = msgspec.to_builtins(plan)
-    for part, name in (
+    later_fields = (  # the part of the plan, and the field in it
         ("choice", "skip_unknown"),
         ("model", "adapters"),
         ("measures", "metric_files"),
         ("measures", "rules"),
         ("measures", "exclude"),
         ("measures", "beside_rest"),
-    ):
+    )
+    for part, name in later_fields:
         if not values[part].get(name):
             values[part].pop(name, None)
     return values
@@ -383,16 +385,19 @@ def write(plan: ScanPlan, folder: Path) -> ScanPlan:
                     return plan
             old_plan = _read_plan(folder)
             _check_same_scan(old_plan, plan, folder)
-            new = plan.measures
-            measures = replace(old_plan.measures, metric_files=new.metric_files, rules=new.rules)
-            moved = replace(old_plan, files=plan.files, measures=measures)
-            if moved != old_plan:
-                _write_to_disk(moved, beside)
+            # the old plan, with the files of the corpus, of metrics and of rules where they are now
+            metric_files = plan.measures.metric_files
+            measures = replace(
+                old_plan.measures, metric_files=metric_files, rules=plan.measures.rules
+            )
+            plan_with_new_paths = replace(old_plan, files=plan.files, measures=measures)
+            if plan_with_new_paths != old_plan:
+                _write_to_disk(plan_with_new_paths, beside)
                 os.replace(beside, folder / NAME)  # noqa: PTH105 - beside the other calls on handles
                 delete_leftovers(old_plan.files, folder)  # copies that only the old plan used
-            return moved
+            return plan_with_new_paths
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # it was never written, or has its final name
             beside.unlink()
 
 
@@ -418,18 +423,23 @@ def with_files_at(plan: ScanPlan, paths: Sequence[str]) -> ScanPlan:
 
     paths: one for each of `ScanPlan.places`, in their order.
     """
-    corpus = paths[: len(plan.files)]
     measures = plan.measures
-    metrics = paths[len(plan.files) :][: len(measures.metric_files)]
-    rules = paths[len(plan.files) + len(metrics) :]
-    files = tuple(replace(file, path=path) for file, path in zip(plan.files, corpus, strict=True))
+    # files of the corpus, then of metrics, then of rules
+    metrics_start = len(plan.files)
+    rules_start = metrics_start + len(measures.metric_files)
+    corpus_paths = paths[:metrics_start]
+    metric_paths = paths[metrics_start:rules_start]
+    rule_paths = paths[rules_start:]
+    files = tuple(
+        replace(file, path=path) for file, path in zip(plan.files, corpus_paths, strict=True)
+    )
     metric_files = tuple(
         structs.replace(file, path=path)
-        for file, path in zip(measures.metric_files, metrics, strict=True)
+        for file, path in zip(measures.metric_files, metric_paths, strict=True)
     )
     rule_files = tuple(
         structs.replace(file, path=path)
-        for file, path in zip(measures.rule_files, rules, strict=True)
+        for file, path in zip(measures.rule_files, rule_paths, strict=True)
     )
     measures = replace(measures, metric_files=metric_files)
     if measures.rules is not None:
@@ -493,6 +503,7 @@ def _check_same_scan(old_plan: ScanPlan, new_plan: ScanPlan, folder: Path) -> No
     new = _comparable(new_plan)
     if old == new:
         return
+    # what `intake` copied for the new plan, before the error ends it
     delete_leftovers(new_plan.files, folder, new_plan.choice.duplicates)
     name, before, now = _first_difference(old, new, "")
     raise UsageError(
@@ -513,12 +524,12 @@ def delete_leftovers(files: Sequence[File], folder: Path, duplicates: str = "") 
     files: the corpus of the plan that is given up.
     duplicates: sha256 of its list, "" for none.
     """
-    kept: set[Path] = set()
-    with suppress(AttnError):
-        old_plan = _read_plan(folder)
-        kept = _files_in_folder(old_plan.files, folder, old_plan.choice.duplicates)
-    for path in _files_in_folder(files, folder, duplicates) - kept:
-        with suppress(OSError):
+    used_paths: set[Path] = set()
+    with suppress(AttnError):  # there may be no plan, and then nothing uses them
+        plan = _read_plan(folder)
+        used_paths = _files_in_folder(plan.files, folder, plan.choice.duplicates)
+    for path in _files_in_folder(files, folder, duplicates) - used_paths:
+        with suppress(OSError):  # gone already, or not ours to delete: it only takes room
             path.unlink()
 
 
@@ -532,10 +543,11 @@ def discard(plan: ScanPlan, folder: Path, new_folders: Sequence[Path]) -> None:
     paths = [path for shard in shards for path in shard_files.paths_of(folder, shard)]
     paths += [*_files_in_folder(plan.files, folder, plan.choice.duplicates), folder / NAME]
     for path in paths:
-        with suppress(OSError):
+        with suppress(OSError):  # most of these files a shard does not have
             path.unlink()
-    inside = dict.fromkeys(path.parent for path in paths if path.parent != folder)
-    for path in (*inside, folder / shard_files.FOLDER, folder / COPIES, *new_folders):
+    # folders from the inside out, as only an empty one can be removed
+    inner_folders = dict.fromkeys(path.parent for path in paths if path.parent != folder)
+    for path in (*inner_folders, folder / shard_files.FOLDER, folder / COPIES, *new_folders):
         with suppress(OSError):  # something else is in it
             path.rmdir()
 
@@ -577,16 +589,19 @@ def _shorten_value(value: Any, second: Any) -> str:
     the list `second` lacks."""
     if not isinstance(value, list | tuple | dict):
         text = repr(value)
-        if len(text) <= 80:
+        if len(text) <= 80:  # a line of a terminal
             return text
         return f"{text[:77]}…"
-    entries = [
-        entry for entry in value if not isinstance(second, list | tuple) or entry not in second
-    ]
-    # an entry is called by its text, or by the first of several: a metric is (name, version)
-    firsts = [entry[0] if isinstance(entry, list | tuple) and entry else entry for entry in entries]
-    names = [first for first in firsts if first and isinstance(first, str)]
-    if not names:
+    others = second if isinstance(second, list | tuple) else ()
+    names = []
+    for entry in value:
+        if entry in others:
+            continue
+        # an entry is called by its text, or by the first of several: a metric is (name, version)
+        first = entry[0] if isinstance(entry, list | tuple) and entry else entry
+        if first and isinstance(first, str):
+            names.append(first)
+    if not names:  # entries that are only numbers, or objects
         return f"{len(value)} entries"
     if len(names) > NAMES:
         more = " …"
@@ -692,7 +707,8 @@ def make_plan(
             torch=version,
         )
 
-        # with this plan the records can be read, to look for the field and to choose texts
+        # with this plan the records can be read: to look for the field that groups them, up to the
+        # first that has it, and to choose texts
         if request.cluster and not any(
             record.cluster for record in planned_records(scan_plan, folder)
         ):
@@ -702,21 +718,18 @@ def make_plan(
 
         # the scores that decide duplicate and induction labels do not depend on the corpus
         if request.labels:
-            scores = repeat_scores(model, EVERY, seed=request.seed)
+            scores_by_head = repeat_scores(model, EVERY, seed=request.seed)
         else:
-            scores = {}
-        repeats = [
-            (
-                layer,
-                head,
-                score["repeats_duplicate_beyond_first"],
-                score["repeats_induction_beyond_first"],
-            )
-            for (layer, head), score in sorted(scores.items())
-        ]
-        repeat_shares = tuple(score["repeats_share"] for _, score in sorted(scores.items()))
+            scores_by_head = {}
+        repeats = []
+        repeat_shares = []
+        for (layer, head), scores in sorted(scores_by_head.items()):
+            duplicate = scores["repeats_duplicate_beyond_first"]
+            induction = scores["repeats_induction_beyond_first"]
+            repeats.append((layer, head, duplicate, induction))
+            repeat_shares.append(scores["repeats_share"])
         return replace(
-            scan_plan, choice=choice, repeats=tuple(repeats), repeat_shares=repeat_shares
+            scan_plan, choice=choice, repeats=tuple(repeats), repeat_shares=tuple(repeat_shares)
         )
 
 
@@ -724,8 +737,10 @@ def _plan_measures(request: ScanRequest, model: Model) -> MeasurePlan:
     """The part of a plan about what the request measures. Raises UsageError for heads or metrics
     that do not exist.
     """
+    # first, as it makes the names of their metrics known
     metric_files = tuple(load_metric_file(path) for path in request.metric_files)
-    metrics = order_metrics((*request.metrics, *(LABEL_METRICS if request.labels else ())))
+    label_metrics = LABEL_METRICS if request.labels else ()
+    metrics = order_metrics((*request.metrics, *label_metrics))
     versions = tuple((metric, metric_version(metric)) for metric in metrics)
     for pattern in request.find:
         _check_heads(shard_files.parse_condition(pattern).heads, model)
@@ -767,11 +782,12 @@ def _check_beside_exclusion(request: ScanRequest) -> None:
     """Raise UsageError for measures that do not go with `--exclude`, as they look at whole rows of
     weights or at links that are asked for by name.
     """
-    for option, is_given in (
+    options = (
         ("--rules", request.rules),
         ("--why", bool(request.why)),
         ("--find", bool(request.find)),
-    ):
+    )
+    for option, is_given in options:
         if is_given:
             raise UsageError(
                 "{option} is about rows of weights as they are, and --exclude leaves pairs out",
@@ -867,7 +883,7 @@ def _take_in_corpus(
     take_in = partial(
         intake.take_in, sizes=sizes, stdin=stdin, cluster=request.cluster, files=files
     )
-    _, shards = take_in(names, request.format, folder / COPIES)
+    _, shards = take_in(names, request.format, folder / COPIES)  # the files are in `files`
     order = _order_of_old_plan(files, folder)
     if order != sorted(order) and "-" not in names:
         # files are known by their bytes, so they had to be read to find their order; shards follow
@@ -899,9 +915,10 @@ def shard_sizes(spec: Spec) -> ShardSizes:
     """
     # a layer of the usual shape has 12 · width² weights
     weights = 12 * spec.d_model**2 * len(spec.blocks)
-    seconds = 2 * weights * TEXT_TOKENS / OPERATIONS_PER_SECOND
-    usual = _largest_power_of_two(SHARD_SECONDS / seconds)
-    size = _largest_power_of_two(LEAST_SECONDS / seconds)
+    # of one text: a multiplication and an addition for each token and weight
+    text_seconds = 2 * weights * TEXT_TOKENS / OPERATIONS_PER_SECOND
+    usual = _largest_power_of_two(SHARD_SECONDS / text_seconds)
+    size = _largest_power_of_two(LEAST_SECONDS / text_seconds)
     # shards grow with the corpus: a size is used until it would give twice `SHARDS` shards
     steps = []
     while size < usual:
@@ -925,13 +942,14 @@ def _withdraw_on_failure(folder: Path) -> Iterator[list[File]]:
     reads. If the block fails, the copies of these files, and the folders that were made for them,
     are deleted."""
     corpus = folder / COPIES
-    new = [path for path in (corpus, folder, *folder.parents) if not is_there(path)]
+    # innermost first
+    new_folders = [path for path in (corpus, folder, *folder.parents) if not is_there(path)]
     files: list[File] = []
     try:
         yield files
-    except BaseException:
+    except BaseException:  # also where the user stops it
         delete_leftovers(files, folder)
-        for path in new:
+        for path in new_folders:
             with suppress(OSError):  # something else is in it
                 path.rmdir()
         raise
@@ -947,7 +965,7 @@ def _order_of_old_plan(files: Sequence[File], folder: Path) -> list[int]:
         return given_order
     # by the bytes of a file, the indices of the files that hold them, the first of equal ones last
     indices: dict[tuple[str, int], list[int]] = {}
-    for index in reversed(given_order):
+    for index in reversed(given_order):  # `pop` takes the last of them
         indices.setdefault((files[index].sha256, files[index].size), []).append(index)
     order = []
     for file in old_files:
@@ -967,24 +985,25 @@ def locate_files(scan_plan: ScanPlan, names: Sequence[str], folder: Path) -> Sca
     names: files, folders or patterns.
     folder: the scan's.
     """
-    files_now = find_files(names, out=folder)
-    names_by_digest = {
-        (intake.file_digest(name), Path(name).stat().st_size): name for name in files_now
-    }
+    # by sha256 and size in bytes, as plans have of a file
+    names_by_content = {}
+    for name in find_files(names, out=folder):
+        content = (intake.file_digest(name), Path(name).stat().st_size)
+        names_by_content[content] = name
     paths = []
     for file in scan_plan.files:
         if file.copied:
             paths.append(file.path)
             continue
-        name = names_by_digest.get((file.sha256, file.size))
-        if name is None:
+        new_name = names_by_content.get((file.sha256, file.size))
+        if new_name is None:
             what = message("no file that is named holds this part of the scan's corpus")
             raise InputError(
                 what,
                 where=file.name,
                 expected=message("a file with sha256 {sha256}", sha256=file.sha256),
             )
-        paths.append(str(Path(name).absolute()))
+        paths.append(str(Path(new_name).absolute()))
     # behind the corpus stand the files of metrics and rules, which stay where they are
     return with_files_at(scan_plan, [*paths, *scan_plan.places[len(paths) :]])
 
@@ -1040,8 +1059,9 @@ def metric_version(name: str) -> str:
         metric.needs,
         binned,
     )
+    # of a metric from a file the formula is Python code; `source` has the digest of the file
     if name in FILE_METRICS:
-        definition = (*definition, metric.source)  # the digest of the file
+        definition = (*definition, metric.source)
     return hashlib.sha256(repr(definition).encode()).hexdigest()[:12]
 
 
@@ -1088,16 +1108,17 @@ def model_digest(model: Model) -> str:
     checkpoint."""
     assert isinstance(model.store, CheckpointStore)
     checkpoint = model.store.checkpoint
-    total = hashlib.sha256()
+    hasher = hashlib.sha256()
     if checkpoint.format != "gguf":  # a GGUF file holds the config itself
-        total.update(digest(checkpoint.folder / "config.json").encode())
-    for path in sorted({info.file for info in checkpoint.names().values()}):
-        total.update(digest(path).encode())
+        hasher.update(digest(checkpoint.folder / "config.json").encode())
+    weight_files = {tensor.file for tensor in checkpoint.names().values()}
+    for path in sorted(weight_files):
+        hasher.update(digest(path).encode())
     for request in map(parse_adapter, model.identity.adapters):
         for name in (CONFIG, WEIGHTS):
-            total.update(digest(request.folder / name).encode())
-        total.update(f"{request.weight!r}".encode())
-    return total.hexdigest()
+            hasher.update(digest(request.folder / name).encode())
+        hasher.update(f"{request.weight!r}".encode())
+    return hasher.hexdigest()
 
 
 def _plan_model(model: Model, name: str) -> ModelPlan:
@@ -1112,6 +1133,7 @@ def _plan_model(model: Model, name: str) -> ModelPlan:
     else:
         tokenizer_digest = digest(tokenizer)
     heads = tuple(block.attention.heads for block in model.spec.blocks)
+    # as `--adapter` writes them, a folder and perhaps a weight, from any working folder
     requests = map(parse_adapter, model.identity.adapters)
     adapters = tuple(
         structs.replace(request, folder=request.folder.absolute()).label for request in requests
