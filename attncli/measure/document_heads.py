@@ -113,7 +113,8 @@ def _head_records(document: Any, heads: DocumentHeads) -> Iterator[HeadRecord]:
             weights = None
         else:
             weights = as_float32(values)
-        # `pool`: how many rows and columns a cell of the weights stands for; missing for 1
+        # `pool`: how many rows and columns a cell of the weights stands for; left out (UNSET, which
+        # is false) for 1
         is_pooled = (getattr(part, "pool", UNSET) or 1) > 1
         if weights is None or is_pooled or not len(weights):
             small = weights if is_pooled else None
@@ -128,11 +129,14 @@ def _head_records(document: Any, heads: DocumentHeads) -> Iterator[HeadRecord]:
             visibility = np.isfinite(as_float32(scores))
         # the document holds some queries only: the others are as if they saw nothing
         if heads.rows is not None:
-            whole = np.zeros((2, len(sides.queries), weights.shape[1]), np.float32)
-            whole[0, list(heads.rows)] = weights
-            whole[1, list(heads.rows)] = visibility
-            weights = whole[0]
-            visibility = whole[1] > 0
+            row_numbers = list(heads.rows)
+            shape = (len(sides.queries), weights.shape[1])
+            all_weights = np.zeros(shape, np.float32)
+            all_weights[row_numbers] = weights
+            all_visibility = np.zeros(shape, bool)
+            all_visibility[row_numbers] = visibility
+            weights = all_weights
+            visibility = all_visibility
         yield weights_record(layer, part.head, sides, weights, visibility, is_learned)
 
 

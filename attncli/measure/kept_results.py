@@ -62,6 +62,7 @@ class KeptResults(Generic[Results]):
             return None
         try:
             raw = read_regular(self._path, what=message("results"), limit=LIMIT)
+            # a file that was cut off, or changed by hand, does not have the sum that it begins with
             checksum, _, content = raw.partition(b"\n")
             if checksum != sha256(content).hexdigest().encode():
                 return None
@@ -79,7 +80,7 @@ class KeptResults(Generic[Results]):
             with atomic_writer(self._path, alone=True) as stream:
                 content = json.encode(results)
                 stream.write(sha256(content).hexdigest().encode() + b"\n" + content)
-        except (OSError, AttnError):
+        except (OSError, AttnError):  # the work goes on, and only cannot be resumed
             return
 
     def drop(self) -> None:
@@ -199,9 +200,9 @@ def description_digest(place: Path) -> str:
     """
     # the headers of tensor files: all before the first tensor
     starts: dict[Path, int] = {}
-    for info in open_checkpoint(place).names().values():
-        file = info.file.resolve()
-        starts[file] = min(starts.get(file, info.start), info.start)
+    for tensor in open_checkpoint(place).names().values():
+        file = tensor.file.resolve()
+        starts[file] = min(starts.get(file, tensor.start), tensor.start)
     hasher = sha256()
     for file, start in sorted(starts.items()):
         if file.suffix.lower() in WEIGHT_ENDINGS:

@@ -191,15 +191,16 @@ def column_metric(name: str | Metric, *, option: str = "--metric") -> Metric:
     Raises UsageError for an unknown name, and for a caller's own metric that has a built-in one's
     name; PluginError for a plugin that fails.
     """
-    own = {**KIND_METRICS, **CORPUS_METRICS, **ROLE_METRICS}
+    scan_metrics = {**KIND_METRICS, **CORPUS_METRICS, **ROLE_METRICS}
     if isinstance(name, str):
-        if name in own:
-            return own[name]
+        if name in scan_metrics:
+            return scan_metrics[name]
+        # one that nobody knows may be a plugin's, which is registered so that `metric_of` finds it
         if name not in {**METRICS, **OFFSETS, **FILE_METRICS}:
             from attncli.measure.plugin_metrics import load_plugin_metric
 
             load_plugin_metric(name)
-    return metric_of(name, option=option, more=tuple(own))
+    return metric_of(name, option=option, more=tuple(scan_metrics))
 
 
 def measure_layer(
@@ -224,13 +225,11 @@ def measure_layer(
         measured[SINK_RATE] = Measured(CORPUS_METRICS[SINK_RATE], value, sink.rows, baseline)
     if MOVED in names:
         count = model.spec.blocks[trace.layer].attention.heads
-        sizes = OutputNorms(model.backend, model.store, trace.layer, count).of(
-            trace.stages["mixed"]
-        )
-        # of the norms of what each head adds in a row, [head, row], the sums over rows, set in
-        # relation to the mean of all heads of the layer
-        moved = moved_norms(sizes.sum(-1))[list(heads)]
-        rows = np.full(len(heads), sizes.shape[-1])
+        output_norms = OutputNorms(model.backend, model.store, trace.layer, count)
+        row_norms = output_norms.of(trace.stages["mixed"])  # of all heads, [head, row]
+        # relative to the mean of all heads of the layer; then those that are measured
+        moved = moved_norms(row_norms.sum(-1))[list(heads)]
+        rows = np.full(len(heads), row_norms.shape[-1])
         measured[MOVED] = Measured(CORPUS_METRICS[MOVED], moved, rows, np.full(len(heads), np.nan))
     return measured
 
@@ -257,10 +256,10 @@ class OutputNorms:
         matrix = self._store.layer(self._backend, self._layer)("attn.o.weight")
         if matrix is None:
             return None
-        w_o = np.asarray(self._backend.numpy(matrix), np.float64).reshape(
-            (matrix.shape[0], self._heads, -1)
-        )
-        head_rows = w_o.transpose(1, 2, 0)
+        # stored as [width, head · v_dim]
+        stored = np.asarray(self._backend.numpy(matrix), np.float64)
+        by_head = stored.reshape((matrix.shape[0], self._heads, -1))
+        head_rows = by_head.transpose(1, 2, 0)  # [head, v_dim, width]
         gram: Floats = head_rows @ head_rows.transpose(0, 2, 1)
         return gram
 
@@ -272,11 +271,12 @@ class OutputNorms:
         rows = np.asarray(self._backend.numpy(mixed), np.float64)
         gram = self._gram
         if gram is None:  # without W_O a head adds O itself
-            moved = rows
+            times_gram = rows
         else:
-            moved = rows @ gram
-        sizes: Floats = np.sqrt(np.maximum((moved * rows).sum(-1), 0.0))
-        return sizes
+            times_gram = rows @ gram
+        # ‖O·W_O‖² = O·(W_O·W_Oᵀ)·Oᵀ, which rounding may leave below 0
+        norms: Floats = np.sqrt(np.maximum((times_gram * rows).sum(-1), 0.0))
+        return norms
 
 
 def moved_norms(sizes: Floats) -> Floats:
@@ -304,9 +304,9 @@ def sink_rates(sums: Floats, rows: Floats) -> tuple[Floats, Bools]:
     sums: the weight on the first token, summed over rows.
     rows: how many rows that are.
     """
-    known = rows > 0
+    has_rows = rows > 0
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(known & (sums / rows > RESTS), 1.0, 0.0), known
+        return np.where(has_rows & (sums / rows > RESTS), 1.0, 0.0), has_rows
 
 
 def order_metrics(names: Sequence[str]) -> tuple[str, ...]:

@@ -68,6 +68,8 @@ class MetricDeclaration(Struct, frozen=True):
     """What a user's metric file declares of one metric: all but its computation.
 
     name: FILE.FUNCTION.
+    least_keys: how many keys a row must see to count.
+    The other fields are those of `Metric`.
     """
 
     name: Annotated[
@@ -106,29 +108,26 @@ class RowsOfBlock:
 
     def __init__(self, rows: AttentionRows) -> None:
         """Make the arrays from a block of rows, with weights or of uniform attention."""
-        # a block may hold the keys from `low` on: those before have weight 0
         sight = rows.sight
         self.i = rows.i
+        # how many keys the arrays have, from key 0 on
         if isinstance(rows, WeightRows):
-            weights = rows.numpy(rows.weights)
-            before = np.zeros((*weights.shape[:-1], rows.low))
+            # a block may hold the keys from `low` on: those before have weight 0
+            self.weights: Floats = rows.numpy(rows.weights)
             if rows.low:
-                self.weights: Floats = np.concatenate([before, weights], -1)
-            else:
-                self.weights = weights
+                before = np.zeros((*self.weights.shape[:-1], rows.low))
+                self.weights = np.concatenate([before, self.weights], -1)
             count = self.weights.shape[-1]
         elif isinstance(rows, UniformRows):
             # up to the last key that any row sees; 1 where no row sees any
             count = max(int(sight.last.max()) + 1, 1)
-        else:  # rows that hold no numbers, in which attn asks whether a formula is linear
+        else:  # `FormRows`, whose TypeError says that a formula is not linear
             raise TypeError("numbers of a file's metric are computed from weights")
 
-        # which keys each row sees, from key 0 on
-        sight_matrix = sight.visibility_matrix(count)
+        # which keys each row sees, from key 0 on; `sight` tells it of keys from its `low` on
+        sight_matrix = sight.visibility_matrix(count)[..., : count - sight.low]
         visible = np.zeros((*sight_matrix.shape[:-1], count), bool)
-        visible[..., sight.low : sight.low + sight_matrix.shape[-1]] = sight_matrix[
-            ..., : count - sight.low
-        ]
+        visible[..., sight.low : sight.low + sight_matrix.shape[-1]] = sight_matrix
         self.visible: Bools = visible
         if isinstance(rows, UniformRows):
             # an even share of the keys that a row sees; 0 where it sees none
@@ -194,12 +193,7 @@ def declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecla
     path: of the file, for errors.
     """
     where = f"{path}:{function.__code__.co_firstlineno}"
-    values = {
-        attribute: getattr(function, attribute)
-        for attribute in ("low", "high", "unit", "says", "least_keys", "needs")
-        if hasattr(function, attribute)
-    }
-    kinds: Mapping[str, tuple[type, ...]] = {
+    types: Mapping[str, tuple[type, ...]] = {
         "low": (int, float),
         "high": (int, float),
         "unit": (str,),
@@ -207,9 +201,14 @@ def declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecla
         "least_keys": (int,),
         "needs": (str,),
     }
+    values = {
+        attribute: getattr(function, attribute)
+        for attribute in types
+        if hasattr(function, attribute)
+    }
     for attribute, value in values.items():
         # True and False are ints to Python, and no numbers here
-        if not isinstance(value, kinds[attribute]) or isinstance(value, bool):
+        if not isinstance(value, types[attribute]) or isinstance(value, bool):
             what = message(
                 "{attribute} of the metric {name} is {value}",
                 attribute=attribute,
@@ -217,14 +216,14 @@ def declaration_of(name: str, function: FunctionType, path: Path) -> MetricDecla
                 value=repr(value)[:80],
             )
             raise InputError(
-                what, where=where, expected="a number" if int in kinds[attribute] else "a text"
+                what, where=where, expected="a number" if int in types[attribute] else "a text"
             )
     for attribute in ("low", "high"):
         if attribute in values:
             values[attribute] = float(values[attribute])
-    declaration = MetricDeclaration(
-        name, formula_of(function, name.rpartition(".")[2], "rows"), **values
-    )
+    _, _, function_name = name.rpartition(".")
+    formula = formula_of(function, function_name, "rows")
+    declaration = MetricDeclaration(name, formula, **values)
 
     # a range has finite ends, the lower one first; either may be missing
     low = declaration.low
@@ -261,7 +260,7 @@ def metric_of_function(
         block = RowsOfBlock(rows)
         try:
             numbers = np.asarray(function(block), np.float64)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # whatever a user's function raises, exit() too
             what = message("the metric {name} failed", name=declaration.name)
             raise failure_of_code(error, path, what, line) from error
         shape = block.weights.shape[:2]
@@ -287,23 +286,21 @@ def metric_of_function(
         else:
             high = declaration.high
         row_numbers = numbers[used_rows]
-        beyond = (
-            ~np.isfinite(row_numbers) | (row_numbers < low - CLOSE) | (row_numbers > high + CLOSE)
-        )
-        if beyond.any():
+        is_outside = (row_numbers < low - CLOSE) | (row_numbers > high + CLOSE)
+        is_refused = ~np.isfinite(row_numbers) | is_outside
+        if is_refused.any():
             raise InputError(
                 "the metric {name} gave {value}",
                 where=where,
                 expected="finite numbers in its range, {low} to {high}",
                 name=declaration.name,
-                value=f"{row_numbers[beyond][0]:g}",
+                value=f"{row_numbers[is_refused][0]:g}",
                 low=f"{low:g}",
                 high=f"{high:g}",
             )
-        return PerRow(
-            np.clip(np.where(used_rows, numbers, 0.0), low, high),
-            rows.sight.count >= declaration.least_keys,
-        )
+        # what rounding put beyond the range is set to its end; rows that do not count may hold NaN
+        clipped_numbers = np.clip(np.where(used_rows, numbers, 0.0), low, high)
+        return PerRow(clipped_numbers, rows.sight.count >= declaration.least_keys)
 
     return replace(_stub(declaration, digest), of=compute_rows)
 
@@ -367,6 +364,7 @@ def path_of_metric(metric: Metric) -> str:
     Raises UsageError for a metric that was made in Python: a scan's worker processes could not load
     it.
     """
+    # raises for a caller's own metric that is called like a built-in one
     if metric_of(metric) in (METRICS.get(metric.name), OFFSETS.get(metric.name)):
         return ""
     if FILE_METRICS.get(metric.name) is not metric or metric.name not in PATHS:

@@ -141,7 +141,8 @@ def answer_ids(tokenizer: Tokenizer, text: str, answer: str, versus: str) -> tup
 
     Raises InputError for an answer that is several tokens, however it is written.
     """
-    # two ways to write an answer, or one where it begins with a blank: the shorter list counts
+    # two ways to write an answer, or one where it begins with a blank: where one answer has one way
+    # only, the second way of the other has no partner
     for spelling, versus_spelling in zip(_spellings(answer), _spellings(versus), strict=False):
         first = _entry(tokenizer, text, spelling)
         second = _entry(tokenizer, text, versus_spelling)

@@ -32,6 +32,7 @@ class QueryLinks:
         self.query = query
         self.rest = rest_keys(tokens)
         self.special: Bools = np.array([token.special for token in tokens], bool)
+        # of each layer added: its number, its heads and the collector of their links
         self._layers: list[tuple[int, Sequence[int], LayerQueryLinks]] = []
 
     def consumer(self, layer: int, heads: Sequence[int]) -> LayerQueryLinks:
@@ -67,10 +68,11 @@ class QueryLinks:
         from a neighbour only where no other token looks at the query; None where none does."""
         for kind in range(2):  # 0: tokens that are no neighbours, 1: neighbours
             links = []
-            for layer, heads, part in self._layers:
+            for layer, heads, collector in self._layers:
                 for place, head in enumerate(heads):
-                    query = int(part.back_query[kind, place])
-                    links.append((layer, head, query, self.query, float(part.back[kind, place])))
+                    query = int(collector.back_query[kind, place])
+                    weight = float(collector.back[kind, place])
+                    links.append((layer, head, query, self.query, weight))
             link = self._largest(links)
             if link is not None:
                 return link
@@ -80,11 +82,11 @@ class QueryLinks:
         """The strongest link from the query to a neighbour, in heads that are not positional on
         that side; None without any."""
         links = []
-        for layer, heads, part in self._layers:
+        for layer, heads, collector in self._layers:
             for side, offset in enumerate(SIDES):
                 for place, head in enumerate(heads):
-                    if not part.is_positional(side, place):
-                        weight = float(part.own[side, place])
+                    if not collector.is_positional(side, place):
+                        weight = float(collector.own[side, place])
                         links.append((layer, head, self.query, self.query + offset, weight))
         return self._largest(links)
 
@@ -106,7 +108,7 @@ class LayerQueryLinks:
     own: the query's weight on its neighbour before and after it, [side, head]; 0 on the first token,
         a special token or a separator.
     back, back_query: the largest weight that another token gives the query, and which token does,
-        [place, head]: place 0 for tokens that are no neighbours, 1 for neighbours.
+        [kind, head]: kind 0 of tokens that are no neighbours, 1 of neighbours.
     """
 
     def __init__(self, whole: QueryLinks, heads: int) -> None:
@@ -139,26 +141,26 @@ class LayerQueryLinks:
         # each row's weight on its neighbours, but for those on which heads put weight anyway
         for side, offset in enumerate(SIDES):
             key = i + offset
-            counts = (key >= 0) & (key < whole.rest.size)
-            counts[counts] = ~whole.rest[key[counts]]
-            self._sums[side, heads] += beside[offset][:, counts].sum(-1)
-            self._rows[side, heads] += counts.sum()
+            row_counts = (key >= 0) & (key < whole.rest.size)  # the neighbour is in the text
+            row_counts[row_counts] = ~whole.rest[key[row_counts]]
+            self._sums[side, heads] += beside[offset][:, row_counts].sum(-1)
+            self._rows[side, heads] += row_counts.sum()
             # the row of the collected query itself, where it is in this block
-            for row in np.flatnonzero(counts & (i == whole.query)):
+            for row in np.flatnonzero(row_counts & (i == whole.query)):
                 self.own[side, heads] = beside[offset][:, row]
 
-        # the row that looks back at the query most: index 0 among tokens that are no neighbours, 1
-        # among neighbours
+        # of each head the row that looks back at the query most: kind 0 among tokens that are no
+        # neighbours, 1 among neighbours
         distance = np.abs(i - whole.query)
-        for place, counts in enumerate((distance > 1, distance == 1)):
-            looks_back = np.where(counts & ~whole.special[i], column, 0.0)
-            best = looks_back.argmax(-1)
-            weight = np.take_along_axis(looks_back, best[:, None], -1)[:, 0]
-            is_more = weight > self.back[place, heads]
-            self.back_query[place, heads] = np.where(
-                is_more, i[best], self.back_query[place, heads]
-            )
-            self.back[place, heads] = np.where(is_more, weight, self.back[place, heads])
+        for kind, is_of_kind in enumerate((distance > 1, distance == 1)):
+            weights_back = np.where(is_of_kind & ~whole.special[i], column, 0.0)
+            best_row = weights_back.argmax(-1)
+            weight = np.take_along_axis(weights_back, best_row[:, None], -1)[:, 0]
+            # more than in the blocks before
+            is_more = weight > self.back[kind, heads]
+            back_query = np.where(is_more, i[best_row], self.back_query[kind, heads])
+            self.back_query[kind, heads] = back_query
+            self.back[kind, heads] = np.where(is_more, weight, self.back[kind, heads])
 
     def is_positional(self, side: int, head: int) -> bool:
         """Whether a head is a positional one on this side: the mean weight of its rows on their

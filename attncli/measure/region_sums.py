@@ -105,12 +105,13 @@ class RegionSums:
         self._sums[heads] += np.swapaxes(shares, -1, -2) @ queries
         self._even[heads] += np.swapaxes(even, -1, -2) @ queries
         self._rows[heads, :, 0] += sees @ queries
-        for place in np.flatnonzero(rows.i == self._query):
-            self._single[heads] = np.where(sees[:, place, None], shares[:, place], np.nan)
-            self._single_even[heads] = np.where(sees[:, place, None], even[:, place], np.nan)
+        for row in np.flatnonzero(rows.i == self._query):  # one row, or none of this block
+            self._single[heads] = np.where(sees[:, row, None], shares[:, row], np.nan)
+            self._single_even[heads] = np.where(sees[:, row, None], even[:, row], np.nan)
 
     def shares(self) -> RegionShares:
         """The shares of weight between regions over all rows added so far."""
+        # how many rows each sum is taken over, [head, region, 1]; over none, a mean is NaN
         rows = np.where(self._rows > 0, self._rows, np.nan)
         # the columns: regions, regions without the keys of `rest`, and these
         count = self._members.shape[1]

@@ -75,8 +75,8 @@ def is_separator(token: KeyToken) -> bool:
 def _separates(text: str) -> bool:
     """Whether a token's text is a line break, perhaps with other marks, or a mark of structure such
     as "---" or "|"."""
-    # a byte-level vocabulary writes a line break as Ċ and a blank as Ġ; in a longer text Ċ is a
-    # letter of Maltese
+    # a byte-level vocabulary writes a line break as Ċ and a blank as Ġ; beside other characters Ċ is
+    # a letter of Maltese
     if set(text) <= {"Ċ", "Ġ"}:
         bare = text.strip(MARKERS).replace("Ċ", "\n")
     else:
@@ -174,7 +174,8 @@ def mean_at_offset(weights: Floats, offset: int, rest: Bools) -> Floats:
     count = rest.size
     # the queries whose key at this offset lies within the text
     queries = np.arange(max(-offset, 0), min(count, count - offset))
-    queries = queries[choosing_queries(weights)[queries] & ~rest[queries + offset]]
+    has_choice = choosing_queries(weights)[queries]
+    queries = queries[has_choice & ~rest[queries + offset]]
     if queries.size < LEAST_ROWS:
         return np.full(len(weights), np.nan)
     means: Floats = weights[:, queries, queries + offset].mean(-1)
@@ -226,18 +227,19 @@ def word_in_front(tokenizer: Tokenizer, text: str, tokens: Sequence[Token]) -> F
         text: The text.
         tokens: Its tokens.
     """
-    # behind the special tokens; in the script of the text's first letter
+    # where the word goes: after the special tokens that begin the text
     first = next((place for place, token in enumerate(tokens) if not token.special), len(tokens))
+    # in the script of the text's first letter, which may write no spaces
     letter = next((letter for letter in text if letter.isalpha()), "a")
-    unspaced = unicodedata.name(letter, "").startswith(UNSPACED)
-    if unspaced:
+    is_unspaced = unicodedata.name(letter, "").startswith(UNSPACED)
+    if is_unspaced:
         choices = FRONT_WORDS_UNSPACED
     else:
         choices = FRONT_WORDS
-    # one that the text does not begin with already; there are several
+    # one that the text does not begin with already: of two at least one
     word = next(choice for choice in choices if not text.lstrip().startswith(choice))
-    longer = tokenizer.encode(word + text if unspaced else f"{word} {text}")
-    count = len(longer) - len(tokens)
+    longer = tokenizer.encode(word + text if is_unspaced else f"{word} {text}")
+    count = len(longer) - len(tokens)  # tokens of the word
 
     # the text's first token may have another id behind a blank; if others differ, too, or the
     # tokenizer made no token more of the longer text, the word's own tokens are put before those of

@@ -83,7 +83,8 @@ def measure_texts(
             expected="layers of as many heads: layers=[0, 1]",
         )
 
-    # a mask that depends on positions alone is computed again; any other is read off masked scores
+    # `keep`: the stages that are needed. A mask that depends on positions alone is computed again;
+    # which keys any other hides is read off the masked scores
     attentions = [model.spec.blocks[layer].attention for layer in layer_numbers]
     hashes = any(attention.hashing is not None for attention in attentions)
     masks = [mask for attention in attentions for mask in attention.mask.parts_of()]
@@ -111,6 +112,7 @@ def measure_texts(
             if threads > 1:
                 place_count += 1
             take_in_order(works, results.update, range(place_count))
+        # in the order of the texts, which batches of about one length have changed
         for place in range(len(results)):
             yield results.pop(place)
 
@@ -163,6 +165,7 @@ class _BatchMetrics:
         baseline = np.zeros(shape)
         rows = np.zeros(shape, np.int64)
         text_batches: dict[tuple[str, int], TextBatch] = {}
+        # of each group of layers, the texts of one length at a time
         for places, mask, traces in self._groups(batch):
             for count, entries in by_length.items():
                 own_facts = [facts[entry] for entry in entries]
@@ -189,15 +192,13 @@ class _BatchMetrics:
                 value[:, entries, places.start : places.stop] = np.moveaxis(by_layer, -1, 0)
                 baseline[:, entries, places.start : places.stop] = sums.baseline.T[..., None, None]
                 rows[:, entries, places.start : places.stop] = sums.rows[:, None, None, None]
-        return {
-            place: {
-                metric.name: Measured(
-                    metric, value[index, entry], rows[index, entry], baseline[index, entry]
-                )
-                for index, metric in enumerate(self._metrics)
-            }
-            for entry, place in enumerate(batch.places)
-        }
+        results: dict[int, dict[str, Measured]] = {}
+        for entry, text_place in enumerate(batch.places):
+            results[text_place] = {}
+            for index, metric in enumerate(self._metrics):
+                arrays = (value[index, entry], rows[index, entry], baseline[index, entry])
+                results[text_place][metric.name] = Measured(metric, *arrays)
+        return results
 
     def _measure_by_rows(
         self,
@@ -280,8 +281,9 @@ class _BatchMetrics:
         count: tokens of each text.
         """
         entropy = trace.stages.get("entropy")
-        whole = trace.stages["weights"]
-        if entropy is None or whole.shape[-1] != whole.shape[-2]:
+        weights = trace.stages["weights"]
+        # with learned keys, there are more keys than queries
+        if entropy is None or weights.shape[-1] != weights.shape[-2]:
             return None
         array = entropy[entries[0] : entries[-1] + 1]
         if self._heads is not EVERY:
@@ -297,7 +299,7 @@ class _BatchMetrics:
         if "masked" in trace.stages:
             scores = self._stage_of(trace, entries, count, stage="masked")
             return np.asarray(self._model.backend.numpy(scores)) != -np.inf
-        matrix = sight_of(mask, count).visibility_matrix(count)[0]
+        matrix = sight_of(mask, count).visibility_matrix(count)[0]  # the same for all heads
         return np.broadcast_to(matrix, (len(entries), len(self._head_numbers), count, count))
 
     def _length_tally(self, mask: Mask, count: int) -> LengthTally:

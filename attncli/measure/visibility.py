@@ -25,6 +25,7 @@ MOST_PAIRS = 5 * 10**8
 SAMPLED = 256
 """Rows whose ranges are taken to stand for all."""
 CELLS = 2**22
+"""Pairs of a block of rows, at most."""
 HASHED_WIDTH = 64
 """Width of the seeded random vectors that an `lsh` mask without a text is drawn for."""
 
@@ -81,7 +82,10 @@ def visible_rows(mask: Mask, queries: int, keys: int) -> Iterator[tuple[int, int
         i = np.arange(start, stop)[:, None]
         j = np.arange(low, high)[None, :]
         visibility = visible(mask, i, j, keys=keys, backend=backend)
-        block_visibility = backend.numpy(visibility[0] if visibility.ndim > 2 else visibility)
+        if visibility.ndim > 2:  # of the first head
+            visibility = visibility[0]
+        block_visibility = backend.numpy(visibility)
+        # where all rows or all keys are alike, the mask gives one of them
         yield start, low, high, np.broadcast_to(block_visibility, (stop - start, high - low))
         start = stop
 
@@ -136,17 +140,17 @@ def count(mask: Mask, queries: int, keys: int, *, most: int = MAP) -> Visibility
     per_key = np.zeros(keys, np.int64)
     cells = np.zeros((-(-queries // block), -(-keys // block)), np.int64)
     for start, low, high, visibility in visible_rows(mask, queries, keys):
-        if low == high:
+        if low == high:  # rows that see no key
             continue
         per_query[start : start + len(visibility)] = visibility.sum(axis=1)
         per_key[low:high] += visibility.sum(axis=0)
 
         # pairs per cell of the map: summed over blocks of keys, then over blocks of queries
-        by_key_block = np.add.reduceat(
-            visibility, _block_starts(low, high, block), axis=1, dtype=np.int64
-        )
+        key_starts = _block_starts(low, high, block)
         row_starts = _block_starts(start, start + len(visibility), block)
+        by_key_block = np.add.reduceat(visibility, key_starts, axis=1, dtype=np.int64)
         pooled = np.add.reduceat(by_key_block, row_starts, axis=0)
+        # the first of these cells in the map
         top = start // block
         left = low // block
         cells[top : top + pooled.shape[0], left : left + pooled.shape[1]] += pooled
