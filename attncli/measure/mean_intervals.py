@@ -102,11 +102,12 @@ def _ends(means: Floats, residuals: Floats, largest: Floats) -> tuple[Floats, Fl
     # the skewness of a small sample comes out too small: the usual correction
     skewness *= math.sqrt(count * (count - 1)) / (count - 2)
 
-    # Student's t, or the same corrected for skewness, whichever lies farther out
+    # Student's t, or the same corrected for skewness, whichever lies farther out: how many standard
+    # errors the interval reaches
     error = np.where(is_known, spread / math.sqrt(count - 1), np.nan)
-    far = student(count - 1)
-    below = np.maximum(skewed_deviate(far, skewness, count), far)
-    above = np.maximum(-skewed_deviate(-far, skewness, count), far)
+    t = student(count - 1)
+    below = np.maximum(skewed_deviate(t, skewness, count), t)
+    above = np.maximum(-skewed_deviate(-t, skewness, count), t)
     return means - below * error, means + above * error
 
 
@@ -174,11 +175,11 @@ def _intervals(
     ends: the lower and the upper ones.
     share: of the values, those that have the sign of the mean.
     """
-    result = []
-    for place, mean in enumerate(means.tolist()):
+    intervals = []
+    for column, mean in enumerate(means.tolist()):
         low = high = None
-        if ends is not None and not np.isnan(ends[0][place]):
-            low = float(ends[0][place])
-            high = float(ends[1][place])
-        result.append(MeanInterval(mean, low, high, float(share[place])))
-    return result
+        if ends is not None and not np.isnan(ends[0][column]):
+            low = float(ends[0][column])
+            high = float(ends[1][column])
+        intervals.append(MeanInterval(mean, low, high, float(share[column])))
+    return intervals

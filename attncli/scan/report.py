@@ -126,6 +126,7 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
     failed_shards: shards that were given up.
     """
     plan = totals.plan
+    # by shard number, why it failed or cannot be read
     reasons = {outcome.shard: outcome.reason for outcome in failed_shards} | totals.broken
     rules = _rules(totals)
     # these two reasons stand in the document only where a scan could have them
@@ -133,6 +134,11 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
     for reason in (UNKNOWN, UNTOKENIZED):
         if reason in totals.counts:
             skipped[reason] = totals.counts[reason]
+    warnings = _unknown_word_warnings(totals.counts)
+    if totals.is_mixed_fleet:
+        warnings.insert(0, MIXED)
+    if rules is not UNSET:
+        warnings += rule_warnings(rules)
     return ScanDocument(
         version=__version__,
         plan=_plan_part(totals),
@@ -153,11 +159,7 @@ def scan_document(totals: Totals, failed_shards: Sequence[ShardOutcome] = ()) ->
         find=_conditions(totals),
         find_together=_together(totals),
         digest=totals.digest() if totals.done_shards else None,  # nothing done has none
-        warnings=[
-            *((MIXED,) if totals.is_mixed_fleet else ()),
-            *_unknown_word_warnings(totals.counts),
-            *([] if rules is UNSET else rule_warnings(rules)),
-        ],
+        warnings=warnings,
     )
 
 
@@ -182,14 +184,13 @@ def _conditions(totals: Totals) -> list[ScanCondition] | UnsetType:
     possible = totals.count_total("find_possible")
     weight = totals.float_total("find_weight")
     parts = []
-    for number, (text, condition) in enumerate(
-        zip(measures.find, measures.conditions, strict=True)
-    ):
+    conditions = zip(measures.find, measures.conditions, strict=True)
+    for number, (text, condition) in enumerate(conditions):
         heads = []
         for place, (layer, head) in enumerate(totals.plan.heads):
             texts = int(linked[number, place])
             all_texts = int(possible[number, place])
-            if not texts:
+            if not texts:  # a head without such a link is not listed
                 continue
             interval = wilson(texts, all_texts)
             assert interval is not None  # as there are texts
@@ -237,12 +238,10 @@ def _together(totals: Totals) -> ScanTogether | UnsetType:
         all_texts = int(possible[place])
         if not texts:
             continue
+        # the share of texts with a link of each condition alone; None where none could have one
         shares: list[float | None] = []
         for count, most in zip(each_linked[:, place], each_possible[:, place], strict=True):
-            share = None
-            if most:
-                share = float(count / most)
-            shares.append(share)
+            shares.append(float(count / most) if most else None)
         interval = wilson(texts, all_texts)
         assert interval is not None  # as there are texts
         heads.append(
@@ -270,15 +269,15 @@ def _head_fields(totals: Totals) -> dict[str, Any]:
     if not totals.done_shards:
         return {"heads": []}
     heads = _Heads(totals)
+    head_parts = heads.parts()  # which fills `heads.sampled`
+    texts = []
+    for file, line in heads.sampled:
+        shard = totals.shards[file, line]
+        texts.append(ScanText(shard=shard, file=file, line=line, text=totals.texts[file, line]))
     return {
-        "heads": heads.parts(),  # first, for it fills `heads.sampled`
+        "heads": head_parts,
         "layers": heads.layers() if MASSIVE in totals.columns else UNSET,
-        "texts": [
-            ScanText(
-                shard=totals.shards[place], file=place[0], line=place[1], text=totals.texts[place]
-            )
-            for place in heads.sampled
-        ],
+        "texts": texts,
         "link_rows": totals.links.rows if totals.plan.measures.links else UNSET,
     }
 
@@ -332,7 +331,7 @@ def read_report(folder: Path) -> ScanDocument:
     check(document, str(path))
     # A file has its warnings in English alone. A message equals its English, so that the warnings
     # which this document can have, made again, stand in for those of the file: they translate.
-    # a scan in which no word was unknown has none of these counts
+    # A scan in which no word was unknown has none of these counts: they are UNSET, which is false.
     counts = {name: getattr(document.done, name) or 0 for name in COUNTED_WORDS}
     possible_warnings = [MIXED, *_unknown_word_warnings(counts)]
     if document.rules is not UNSET:
@@ -362,6 +361,8 @@ def _plan_part(totals: Totals) -> PlanPart:
     if measures.rules is not None:
         places = plan.head_kinds
         memory += rule_memory(places.count, len(measures.rules.versions), places.kind_count)
+    # a machine is a tuple of its facts' names and values, such as its kind and instruction set
+    machines = [dict(machine) for machine in totals.machines]
     # an unset field stands in no file: what was not asked for leaves a document as it was before
     # such a field was there
     return PlanPart(
@@ -374,10 +375,7 @@ def _plan_part(totals: Totals) -> PlanPart:
         seed=plan.seed,
         dtype=plan.dtype,
         threads=plan.threads,
-        # a machine is a tuple of its facts' names and values, such as its kind and instruction set
-        isa=sorted(
-            {f"{machine['machine']} · {machine['isa']}" for machine in map(dict, totals.machines)}
-        ),
+        isa=sorted({f"{machine['machine']} · {machine['isa']}" for machine in machines}),
         labels=measures.labels,
         words=measures.words,
         exclude=list(measures.exclude) or UNSET,
@@ -403,18 +401,20 @@ def head_document(
     # only the texts of this head's sample stay, so that their indices change
     new_indices: dict[int, int] = {}  # by the index in the whole document
     if head.sample:
-        sample = [
-            replace(example, text=new_indices.setdefault(example.text, len(new_indices)))
-            for example in head.sample
-        ]
+        sample = []
+        for example in head.sample:
+            # the next index for a text that comes for the first time
+            new_index = new_indices.setdefault(example.text, len(new_indices))
+            sample.append(replace(example, text=new_index))
         head = replace(head, sample=sample)
     texts = document.texts
     if texts is not UNSET:
         texts = [texts[index] for index in new_indices]
 
+    layer_number, _ = place
     layers = document.layers
     if layers is not UNSET:
-        layers = [layer for layer in layers if layer.layer == place[0]]
+        layers = [layer for layer in layers if layer.layer == layer_number]
     return replace(
         document,
         heads=[head],
@@ -493,13 +493,13 @@ class _Heads:
             # the mean over all rows of weights, where `mean` is over texts
             self.by_row = totals.row_value / totals.float_total("row_norm")
             self.baseline = totals.float_total("baseline") / self.texts
-            self.deviation = np.sqrt(
-                variance(self.texts, totals.float_total("value"), totals.strata_square.sum(0))
-            )
+            squares = totals.strata_square.sum(0)  # over all lengths
+            self.deviation = np.sqrt(variance(self.texts, totals.float_total("value"), squares))
+        # ends of intervals, [2, column, head], and independent texts or clusters, [column, head]
         self.interval, self.units = self._intervals()
 
-        # the number of independent texts as a share of all: 1 unless texts of one document, or
-        # equal ones, belong together
+        # the number of independent texts as a share of all, the median over metrics and heads: 1
+        # unless texts of one document, or equal ones, belong together
         self.alone = 1.0
         if self.texts.any():
             with np.errstate(invalid="ignore", divide="ignore"):
@@ -507,7 +507,6 @@ class _Heads:
             if not np.isnan(share):
                 self.alone = share
 
-        # of each text shown as an example, by (file, line): its number in the document
         self.sampled: dict[tuple[int, int], int] = {}
         values = totals.sample.values / UNIT
         # the histogram bin of each number of the samples, [column, head, place in the sample]
@@ -525,7 +524,8 @@ class _Heads:
 
         # Clusters of texts, where a field groups them or where texts are repeated so often that
         # bootstrap replicates vary as those of fewer texts do. Replicates of single, different
-        # texts seldom look like a quarter fewer.
+        # texts seldom look like a quarter fewer. `times`: how many texts each replicate drew,
+        # [replicate, column, head].
         times = self.totals.float_total("replicate_texts")
         cluster_count = clusters(self.texts, times)
         is_clustered = bool(self.totals.plan.choice.cluster)
@@ -547,19 +547,21 @@ class _Heads:
             text_skewness = skewness(
                 self.counts["histogram"][:, self.bins[column]], scale.centres()
             )
+            known_skewness = np.where(deviation[column] > 0, text_skewness, np.nan)
             is_share = scale.kind == "share"
             least = least_deviation(name)
             # shares of clusters that hardly differ get a wider interval: a rare cluster may be unseen
             is_even = deviation[column] < EVENER * least
+            is_doubtful = rests_on_one[column] | (is_share & is_clustered & is_even)
             intervals.append(
                 mean_interval(
                     self.mean[column],
                     deviation[column],
-                    np.where(deviation[column] > 0, text_skewness, np.nan),
+                    known_skewness,
                     units[column],
                     share=is_share,
                     least=least,
-                    is_doubtful=rests_on_one[column] | (is_share & is_clustered & is_even),
+                    is_doubtful=is_doubtful,
                 )
             )
         return np.stack(intervals, 1), units
@@ -594,8 +596,9 @@ class _Heads:
             if head > 0:
                 continue
             texts = int(self.texts[column, place])
-            # of the column's histogram, bin 0 holds the texts that have none
-            texts_with_one = texts - int(self.counts["histogram"][place, self.bins[column]][0])
+            # bin 0 of the column's histogram holds the texts that have none
+            histogram = self.counts["histogram"][place, self.bins[column]]
+            texts_with_one = texts - int(histogram[0])
             part = ScanLayer(
                 layer=layer,
                 massive=self._metric(column, place),
@@ -654,11 +657,12 @@ class _Heads:
         unset for a head whose scores were not decomposed."""
         # the plan has (layer, head, names of the parts) of each such head; the arrays are in its
         # order
-        heads = [row[:2] for row in self.totals.plan.measures.why]
+        plan = self.totals.plan.measures.why
+        heads = [(planned_layer, planned_head) for planned_layer, planned_head, _ in plan]
         if (layer, head) not in heads:
             return UNSET
         number = heads.index((layer, head))
-        names = self.totals.plan.measures.why[number][2]
+        _, _, names = plan[number]
 
         # of each part the sum over texts of what it adds as a query and as a key, [2, part], and
         # the sum of the advantages that all parts make up
@@ -673,8 +677,10 @@ class _Heads:
         totals = self.totals.float_total("why_replicate_total")[:, number]
         replicates = self.totals.float_total("why_replicate_value")[:, :, number, : len(names)]
         is_drawn = totals > 0
+        replicate_shares = replicates[is_drawn] / totals[is_drawn, None, None]
+        # independent texts: no more than there are with such a link
         units = min(texts, int(np.nanmin(self.units)))
-        ends = ratio_interval(shares, replicates[is_drawn] / totals[is_drawn, None, None], units)
+        ends = ratio_interval(shares, replicate_shares, units)  # [2, query or key, part]
         rows = [
             ScanWhyPart(
                 **parse_part_key(name)._asdict(),
@@ -684,7 +690,7 @@ class _Heads:
                 key_ci95=_known_interval(ends[:, 1, place]),
             )
             for place, name in enumerate(names)
-            if values[:, place].any()
+            if values[:, place].any()  # parts that add nothing are left out
         ]
         return ScanWhy(texts=texts, advantage=float(total / texts), parts=rows)
 
@@ -763,14 +769,14 @@ class _Heads:
         is_earned = bool(score >= least)
 
         # is the decision certain, from the interval or from the share of texts that earn it?
+        # `alone`: independent texts as a share of the texts that have the number
         if texts:
             alone = float(self.units[column, place] / texts)
         else:
             alone = 0.0
         share_ci95 = wilson(earned_in * alone, texts * alone)
-        borderline = not (is_earned and earned_in == texts) and _is_undecided(
-            is_earned, between, share_ci95, least
-        )
+        is_earned_in_all = is_earned and earned_in == texts
+        borderline = not is_earned_in_all and _is_undecided(is_earned, between, share_ci95, least)
         # without an interval a label that no text earns is not told, though it is in doubt
         if not is_earned and not earned_in and (between is None or not borderline):
             return None
@@ -894,8 +900,8 @@ class _Heads:
                         file=file,
                         line=line,
                         text=totals.texts[file, line],
-                        query=None if query < 0 else query,
-                        key=None if key < 0 else key,
+                        query=_position_or_none(query),
+                        key=_position_or_none(key),
                     )
                 )
         return examples
@@ -920,17 +926,16 @@ def lift_interval(pair: PairCount, texts: int, alone: float) -> list[float] | No
     alone: the number of independent texts as a share of all, below 1 where texts belong together.
     """
     units = texts * alone
-    if (
-        units < LEAST_TEXTS
-        or pair.texts * alone < FEWEST
-        or pair.most > pair.links
-        or pair.chance <= 0
-    ):
+    has_few_texts = units < LEAST_TEXTS or pair.texts * alone < FEWEST
+    if has_few_texts or pair.most > pair.links or pair.chance <= 0:
         return None
+    # Σ (n − mean)² of the numbers n of links in each text
     squares = pair.squares - pair.links**2 / texts
     if squares * alone < LEAST_SPREAD:
         return None
-    width = reach(units - 1) * math.sqrt(squares * texts / (texts - 1) / alone) / pair.links
+    # the standard error of the number of links in all texts, larger where texts belong together
+    error = math.sqrt(squares * texts / (texts - 1) / alone)
+    width = reach(units - 1) * error / pair.links
     lift = pair.links / pair.chance
     return [lift * math.exp(-width), lift * math.exp(width)]
 
@@ -1023,7 +1028,8 @@ def scan_compare_document(a: Path, b: Path) -> ScanCompareDocument:
 
     # q values are p values adjusted for all heads and metrics together, in the order of the rows
     # that have a p value; a row without a p value gets no q value
-    q_values = iter(benjamini_hochberg([row.p for row in differences if row.p is not None]))
+    p_values = [row.p for row in differences if row.p is not None]
+    q_values = iter(benjamini_hochberg(p_values))
     rows = []
     for row in differences:
         if row.p is not None:
@@ -1175,36 +1181,40 @@ def _difference_of_head(
     place: of the head among all of the model.
     is_paired: whether both scans saw the same texts.
     """
-    sides = a.metric_of_head(name, place), b.metric_of_head(name, place)
+    a_side = a.metric_of_head(name, place)
+    b_side = b.metric_of_head(name, place)
+    sides = (a_side, b_side)
     # row 0 of `strata` holds how many texts each stratum has
-    strata = np.flatnonzero((sides[0].strata[0] > 0) & (sides[1].strata[0] > 0))
+    strata = np.flatnonzero((a_side.strata[0] > 0) & (b_side.strata[0] > 0))
     if not strata.size:
         return None
 
-    # each side's mean, with strata weighted by the texts of both sides together; `within` has of
-    # each side the number of texts, the sum of values and of squares, [3, stratum]
+    # of each side the number of texts, the sum of values and of squares in these strata, [3,
+    # stratum]; its mean weights strata by the texts of both sides together
     within = [side.strata[:, strata] for side in sides]
-    share = within[0][0] + within[1][0]
-    share /= share.sum()
-    means = [float((sums[1] / sums[0] * share).sum()) for sums in within]
+    (a_texts, _, _), (b_texts, _, _) = within
+    share = (a_texts + b_texts) / (a_texts + b_texts).sum()
+    means = []
+    for texts, values, _ in within:
+        means.append(float((values / texts * share).sum()))
     difference = means[0] - means[1]
 
-    # its interval, and how improbable it is by chance
-    if min(side.units for side in sides) < LEAST_TEXTS or any(
-        np.isnan(side.replicates).any() for side in sides
-    ):
+    # its interval, and how improbable it is by chance; without either where texts are few, or a
+    # replicate drew none
+    has_few_texts = min(side.units for side in sides) < LEAST_TEXTS
+    if has_few_texts or any(np.isnan(side.replicates).any() for side in sides):
         z = None
         between = None
     elif is_paired:
-        units = float(clusters(sides[0].strata[0].sum(keepdims=True), sides[0].times)[0])
-        z, between = _paired_interval(sides[0].replicates - sides[1].replicates, difference, units)
+        units = float(clusters(a_side.strata[0].sum(keepdims=True), a_side.times)[0])
+        z, between = _paired_interval(a_side.replicates - b_side.replicates, difference, units)
     else:
         z, between = _unpaired_interval(sides, within, share, difference)
 
     # sizes of the effect; Cliff's delta is None where a side has no values
-    delta, delta_error = cliffs_delta(sides[0].histogram, sides[1].histogram) or (None, None)
+    delta, delta_error = cliffs_delta(a_side.histogram, b_side.histogram) or (None, None)
     spreads = [float(np.sqrt(variance(*sums.sum(1)))) for sums in within]
-    counts = [int(sums[0].sum()) for sums in within]
+    counts = [int(a_texts.sum()), int(b_texts.sum())]
     layer, head = a.totals.plan.heads[place]
     if z is None:
         probability = None
@@ -1249,7 +1259,8 @@ def _unpaired_interval(
         # each replicate's mean around what it would be if each of its texts were the mean of the
         # text's stratum; `composition` has the texts that a replicate drew of each stratum, and
         # `times` those that it drew in all
-        expected = side.composition @ (side.strata[1] / np.maximum(side.strata[0], 1))
+        texts, values, _ = side.strata
+        expected = side.composition @ (values / np.maximum(texts, 1))
         replicates.append(side.replicates - expected / side.times)
         spread, uncertainty = mean_variance(share, sums[0], variance(*sums))
         if side.is_clustered:
@@ -1264,12 +1275,9 @@ def _unpaired_interval(
 
     # the standard error of the difference: scans of different corpora may still share texts, which
     # move both means the same way
-    covariance = (
-        2
-        * correlation(replicates, [side.times for side in sides])
-        * math.sqrt(variances[0] * variances[1])
-    )
-    error = math.sqrt(max(total - covariance, 0.0))
+    shared = correlation(replicates, [side.times for side in sides])
+    covariance = shared * math.sqrt(variances[0] * variances[1])
+    error = math.sqrt(max(total - 2 * covariance, 0.0))  # rounding may leave less than 0
 
     # how many standard errors the interval reaches depends on how well the variances are known
     if uncertainties > 0:
@@ -1308,11 +1316,12 @@ def _paired_interval(
     # `units` may be estimated from the replicates, which may tell fewer than there are
     if units < LEAST_TEXTS * FEWER:
         return None, None
-    free = units - 1
-    error = float(differences.std(ddof=1)) * math.sqrt(units / free)
-    width = reach(free) * error
+    degrees_of_freedom = units - 1
+    # replicates vary as means of units do, less by (units − 1) / units
+    error = float(differences.std(ddof=1)) * math.sqrt(units / degrees_of_freedom)
+    width = reach(degrees_of_freedom) * error
     if error > 0:
-        z = deviate(difference / error, free)
-    else:
+        z = deviate(difference / error, degrees_of_freedom)
+    else:  # all replicates differ alike: no distribution to compare with
         z = None
     return z, [difference - width, difference + width]
