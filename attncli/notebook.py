@@ -268,7 +268,7 @@ def _matrix_rows(value: object) -> int:
         return len(tokens)
     weights = getattr(value, "weights", None)
     if weights is None:
-        return HIGHEST
+        return HIGHEST  # so many rows make any frame as high as frames may be
     return int(weights.shape[-2])
 
 

@@ -513,7 +513,7 @@ class ModelOptions(Struct, frozen=True):
         if self.source is None or not self.source.startswith("@"):
             return
         path = Path(self.source[1:])
-        if path.suffix.lower() not in STATES:
+        if path.suffix.lower() not in STATES:  # a text that begins with an @
             return
         if self.source_states is not None:
             raise UsageError(

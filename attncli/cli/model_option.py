@@ -104,7 +104,25 @@ def checkpoint(
         tokens = whole_numbers(options.global_tokens, "--global-tokens")
         model = replace(model, spec=with_global_tokens(model.spec, tokens))
 
-    # of an encoder-decoder, the decoder over a text or over captured states of the encoder
+    model = _with_source(model, options)
+
+    # the different masks of the layers; "none" hides nothing, and is no loss
+    own_masks = list(dict.fromkeys(block.attention.mask.spec() for block in model.spec.blocks))
+    if takes_own_mask_away(attention.mask) and own_masks != ["none"]:
+        note = message(
+            "--mask none takes the model's own mask away ({own}): it never learned without it",
+            own=listing(own_masks),
+        )
+        model = replace(model, warnings=(*model.warnings, note))
+    return replace(model, spec=change_attention(model.spec, attention))
+
+
+def _with_source(model: Model, options: ModelOptions) -> Model:
+    """Of an encoder-decoder, its decoder over the text or over the captured states of the encoder
+    that options name as its source, with a warning that says so; without a source, the model itself.
+
+    Raises UsageError for two sources, and as `Model.decoder`.
+    """
     if options.source is not None:
         model = model.decoder(options.source)
         if len(options.source) <= SOURCE_EXCERPT:
@@ -132,16 +150,7 @@ def checkpoint(
             source_states=options.source_states.name,
         )
         model = replace(model, warnings=(*model.warnings, note))
-
-    # the different masks of the layers; "none" hides nothing, and is no loss
-    own_masks = list(dict.fromkeys(block.attention.mask.spec() for block in model.spec.blocks))
-    if takes_own_mask_away(attention.mask) and own_masks != ["none"]:
-        note = message(
-            "--mask none takes the model's own mask away ({own}): it never learned without it",
-            own=listing(own_masks),
-        )
-        model = replace(model, warnings=(*model.warnings, note))
-    return replace(model, spec=change_attention(model.spec, attention))
+    return model
 
 
 KEPT_SHARE = 2

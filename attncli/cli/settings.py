@@ -90,15 +90,43 @@ def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
     sets what does not exist.
     """
     path = settings_file(variables)
+    if path is None:
+        return {}
+    raw = _read_settings(path, is_named=bool(variables.get("ATTN_CONFIG")))
+    if raw is None:
+        return {}
+    text, table = _parse_settings(path, raw)
+    values = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        where_set = f"{path}:{_line_of_key(text, key)}"
+        if name not in DECLARED:
+            setting_names = listing(known_name.replace("_", "-") for known_name in DECLARED)
+            raise UsageError(
+                "the settings have no key {key}",
+                where=where_set,
+                expected=setting_names,
+                key=repr(key),
+            )
+        values[name] = Setting(_checked_value(name, value, where_set), where_set)
+    return values
+
+
+def _read_settings(path: Path, *, is_named: bool) -> bytes | None:
+    """The bytes of a settings file; None where there is no file and none is needed. Raises
+    UsageError for a file that cannot be read, or is too long.
+
+    is_named: whether the user named the file, which must then be there.
+    """
     try:
         from attncli.inputs.files import is_file, open_stream, opening_waits
 
-        if path is None or (not is_file(path) and not variables.get("ATTN_CONFIG")):
-            return {}
+        if not is_file(path) and not is_named:
+            return None
         if opening_waits(path):
             raise UsageError("this is a pipe, not a file", where=str(path), expected="a TOML file")
         with open_stream(path, what=message("a TOML file")) as stream:
-            raw = stream.read(LARGEST + 1)
+            raw = stream.read(LARGEST + 1)  # one byte more shows that it is too long
     except InputError as error:
         # the exit code then says that the settings are wrong, and not what the command reads
         raise UsageError(error.what, where=error.where, expected=error.expected) from error
@@ -118,6 +146,14 @@ def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
             expected="a few lines",
             largest=LARGEST,
         )
+    return raw
+
+
+def _parse_settings(path: Path, raw: bytes) -> tuple[str, dict[str, Any]]:
+    """The text of a settings file, and its values by key. Raises UsageError for what is no TOML.
+
+    path: of the file, for errors.
+    """
     import tomllib
 
     try:
@@ -134,20 +170,7 @@ def _file_settings(variables: Mapping[str, str]) -> dict[str, Setting]:
         if isinstance(error, RecursionError):
             what = message("the settings are nested too deeply")
         raise UsageError(what, where=f"{path}:{line}", expected="key = value") from error
-    values = {}
-    for key, value in table.items():
-        name = key.replace("-", "_")
-        where_set = f"{path}:{_line_of_key(text, key)}"
-        if name not in DECLARED:
-            setting_names = listing(known_name.replace("_", "-") for known_name in DECLARED)
-            raise UsageError(
-                "the settings have no key {key}",
-                where=where_set,
-                expected=setting_names,
-                key=repr(key),
-            )
-        values[name] = Setting(_checked_value(name, value, where_set), where_set)
-    return values
+    return text, table
 
 
 def _line_of_key(text: str, key: str) -> int:

@@ -257,11 +257,11 @@ def adding_column(
 
 def adds_up(terms: Sequence[float], total: float, digits: int, precision: int) -> bool:
     """Whether terms printed with `digits` add up to the total printed with `precision`."""
-    last = Decimal(1).scaleb(-precision)
+    last_digit = Decimal(1).scaleb(-precision)  # 0.01 for a precision of 2
     with localcontext() as exact:
         exact.prec = DIGITS
         sum_of_terms = sum((Decimal(f"{term:.{digits}f}") for term in terms), Decimal(0))
-        rounded = sum_of_terms.quantize(last, ROUND_HALF_EVEN)
+        rounded = sum_of_terms.quantize(last_digit, ROUND_HALF_EVEN)  # as Python prints floats
     return rounded == Decimal(f"{total:.{precision}f}")
 
 

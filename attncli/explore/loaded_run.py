@@ -334,7 +334,7 @@ class LoadedRun:
         self.rules = rules
         self.share = 0.0
         self.heads: dict[Pair, HeadRecord] = {}
-        # of trained weights alone, links to the first token, say, say little
+        # only in trained models do links such as those to the first token say little
         is_learned = record.model is not None and record.model.source == "checkpoint"
         sides = record.sides
         self.left_out: Exclusion = exclusion(

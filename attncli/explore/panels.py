@@ -321,7 +321,7 @@ def fit_pane(pane: Pane, width: int, height: int, *, ascii: bool) -> Pane:
 def _fit_row(row: Line, width: int, ascii: bool) -> Line:
     """A line exactly this many cells wide: cut, or filled with blanks."""
     rest = width - line_width(row)
-    if rest < 0:
+    if rest < 0:  # before a wide character, the cut line may lack a cell
         return _fit_row(clip_lines(Lines((row,)), width, ascii=ascii).rows[0], width, ascii)
     if rest:
         return (*row, (" " * rest, ""))
