@@ -267,7 +267,7 @@ def local_folder(name: str, variables: Mapping[str, str] | None = None) -> Path 
         variables = os.environ
     short, separator, revision = name.partition("@")
     alias = ALIASES.get(short.lower())
-    if alias is not None and alias.package is not None and not separator:
+    if alias is not None and alias.package is not None and not separator:  # without a revision
         place = alias.package.installed_path(variables)
         if place is not None:
             return place

@@ -424,7 +424,7 @@ def _with_biases(spec: Spec, roles: Iterable[Role]) -> Iterator[Role]:
         # tables of vectors are looked up, and have no bias
         multiplies = role.suffix == ".weight" and role.module not in TABLES
         if multiplies and any(fnmatchcase(role.module, pattern) for pattern in spec.biases):
-            if "norm" in role.module or len(role.shape) == 1:
+            if "norm" in role.module or len(role.shape) == 1:  # a norm's, entry by entry
                 shape = role.shape
             elif role.module.endswith("conv"):  # [channel, 1, kernel]: one number a channel
                 shape = role.shape[:1]

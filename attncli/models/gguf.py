@@ -216,7 +216,9 @@ class GgufCheckpoint(DerivedCheckpoint):
         model_family = family(self.config["model_type"])
         assert model_family is not None, "ARCHITECTURES names families only"
         config = config_without(self.config, ignore, where)
-        own_spec = with_stated_positions(config, seen_both_ways(config, model_family.spec(config)))
+        own_spec = model_family.spec(config)
+        # settings that any family may have: no causal mask, and the number of positions
+        own_spec = with_stated_positions(config, seen_both_ways(config, own_spec))
         spec = _norms_as_stored(own_spec)
         self._refuse_unread(config, spec)
         # `for_family` needs both: the norms as the family has them, and the keys that it read

@@ -145,7 +145,7 @@ def _without_wrappers(path: list[str]) -> list[str]:
     while index < len(path) - 1:  # the last part is the tensor's own
         if path[index] in WRAPPERS:
             index += 1
-        # a list of layers and a number
+        # a list of layers and a number, with a name behind them
         elif path[index] in LAYER_LISTS and index + 2 < len(path) and path[index + 1].isdecimal():
             index += 2
         else:
@@ -213,10 +213,10 @@ def mask_buffers(arrays: Mapping[str, Array], prefix: str = "") -> MaskBuffers:
     The first that hides later tokens is the causal one; "" where none does.
     prefix: look only at tensors whose name begins with it.
     """
-    beneath = [name for name in arrays if name.startswith(prefix)]
-    names = [name for name in beneath if is_mask(name, arrays[name])]
-    causal = (name for name in names if _hides_later(arrays[name]))
-    return MaskBuffers(frozenset(names), causal=next(causal, ""))
+    candidates = [name for name in arrays if name.startswith(prefix)]
+    names = [name for name in candidates if is_mask(name, arrays[name])]
+    causal_names = [name for name in names if _hides_later(arrays[name])]
+    return MaskBuffers(frozenset(names), causal=[*causal_names, ""][0])
 
 
 def is_mask(name: str, array: Array) -> bool:
@@ -242,12 +242,13 @@ def _hides_later(mask: Array) -> bool:
     whichever of the two means hidden."""
     if mask.size < 4:  # fewer than two tokens: none is later
         return False
-    square = mask.reshape(mask.shape[-2:])
-    early = square[0, 0]
-    late = square[0, 1]
-    return bool(early != late) and all(
-        bool((row[: place + 1] == early).all() and (row[place + 1 :] == late).all())
-        for place, row in enumerate(square)
+    square = mask.reshape(mask.shape[-2:])  # [query, key]
+    # the first query sees itself and no later key
+    visible_value = square[0, 0]
+    hidden_value = square[0, 1]
+    return bool(visible_value != hidden_value) and all(
+        bool((row[: query + 1] == visible_value).all() and (row[query + 1 :] == hidden_value).all())
+        for query, row in enumerate(square)
     )
 
 
@@ -388,8 +389,9 @@ def sizes_of(
     _check_option("--d-model", request.d_model, width, where)
 
     # its rows are shared by the heads: heads · d_k for queries, kv_heads · d_k and kv_heads · d_v
-    count, note = _head_count(weights, metadata, where, head_count, request)
+    count, notes = _head_count(weights, metadata, where, head_count, request)
     if q.shape[0] % count:
+        # the hint: the largest number of heads, up to the one given, that divides the width
         divisors = (n for n in range(1, min(count, q.shape[0]) + 1) if q.shape[0] % n == 0)
         raise UsageError(
             "the queries are {shape} wide ({of}), which {count} heads cannot share",
@@ -419,10 +421,17 @@ def sizes_of(
 
     _check_output_and_widths(weights, label, count * v_dim)
     _check_learned(weights, label, where, {"bias_k": kv_heads * dim, "bias_v": kv_heads * v_dim})
-    projects = "o.weight" in weights
-    normed = "norm.weight" in weights
-    biased = any(f"{role}.bias" in weights for role in "qkvo")
-    return LayoutSizes(width, count, kv_heads, dim, v_dim, biased, projects, normed), note
+    sizes = LayoutSizes(
+        d_model=width,
+        heads=count,
+        kv_heads=kv_heads,
+        d_k=dim,
+        d_v=v_dim,
+        bias=any(f"{role}.bias" in weights for role in "qkvo"),
+        output_projection="o.weight" in weights,
+        layer_norm="norm.weight" in weights,
+    )
+    return sizes, notes
 
 
 class _Labels:
@@ -510,6 +519,7 @@ def _head_count(
     # the metadata say, or what the user says of d_k
     rows = weights["q.weight"].shape[0]
     if metadata_count:
+        # of at most 9 digits, as any text may stand there
         is_count = (
             metadata_count.isdecimal() and len(metadata_count) <= 9 and int(metadata_count) >= 1
         )

@@ -440,7 +440,7 @@ class RowCache:
                 self._rows = np.empty((self._present.size, *new.shape[1:]), new.dtype)
             self._rows[missing] = new
             self._present[missing] = True
-        assert self._rows is not None
+        assert self._rows is not None  # some row has been read by now
         result: Rows = self._rows[indices]
         return result
 
@@ -921,7 +921,7 @@ def read_spec(
     if checkpoint.format == "gguf":
         from attncli.models.gguf import GgufCheckpoint
 
-        assert isinstance(checkpoint, GgufCheckpoint)
+        assert isinstance(checkpoint, GgufCheckpoint)  # which alone has this format
         return checkpoint.spec(ignore)
     where = str(checkpoint.folder / "config.json")
     kind = checkpoint.config.get("model_type")
@@ -998,7 +998,7 @@ def tokenizer_of(checkpoint: Checkpoint) -> Tokenizer:
     if checkpoint.format == "gguf":
         from attncli.models.gguf import GgufCheckpoint
 
-        assert isinstance(checkpoint, GgufCheckpoint)
+        assert isinstance(checkpoint, GgufCheckpoint)  # which alone has this format
         return checkpoint.tokenizer()
     name = checkpoint.vocabulary_name
     if name is None:

@@ -749,11 +749,11 @@ class Model(Struct, frozen=True, eq=False):
             rows = None
         # the decoder gets the encoder's vectors unrounded, in the type that they are computed in;
         # `idle`: the last layer is yielded even if it does not attend
-        wide = replace(self, backend=self.compute_backend(len(tokens)))
-        (last,) = wide.trace(
+        encoder = replace(self, backend=self.compute_backend(len(tokens)))
+        (last_trace,) = encoder.trace(
             tokens, layers=[len(self.spec.blocks) - 1], keep=(), rows=rows, idle=True
         )
-        memory = wide.finish(last.after)
+        memory = encoder.finish(last_trace.after)
         tokenizer = ShiftedTokenizer(self.tokenizer, self.spec.decoder.start)
         return replace(
             self,

@@ -488,7 +488,7 @@ class OneLayerStore(Struct, frozen=True, eq=False):
 
         def learned_rows() -> Array:
             """A seeded vector for each position, [token, d_model]."""
-            names = [f"position\0{place}" for place in places]
+            names = [f"position\0{place}" for place in places]  # which no weight is called
             return exact.array(
                 np.stack([_seeded_vector(self.seed, name, self.spec.d_model) for name in names])
             )

@@ -369,11 +369,10 @@ def masked_logits(spec: Spec, weights: Weights, backend: Backend, hidden: Array)
         weights("masked.norm.bias"),
     )
 
-    has_own = isinstance(weights, TableWeights) and weights.has(MASKED_TABLE)
-    if has_own:
+    # the head's own matrix where the file has one, else the token table, to which it is tied
+    role = "tokens.weight"
+    if isinstance(weights, TableWeights) and weights.has(MASKED_TABLE):
         role = MASKED_TABLE
-    else:
-        role = "tokens.weight"
     scores = _unembed(role, weights, backend, normed, entries=slice(None))
     if scores is None:
         raise no_masked_head(spec)
@@ -596,8 +595,8 @@ class Trunk(Struct, frozen=True, eq=False):
     def with_hold(
         self, block: Block, trace: LayerTrace, interventions: Interventions, asking: slice | None
     ) -> Interventions:
-        """The interventions of a layer, and, if `hold` is set, further ones that keep its attention
-        weights as they are in this trace of the unchanged run.
+        """The interventions of a layer; if `hold` is set, changed so that its attention weights stay
+        as they are in this trace of the unchanged run.
 
         asking: the query rows that are computed; None for all.
         """
@@ -612,6 +611,7 @@ class Trunk(Struct, frozen=True, eq=False):
             attention, trace_of_kind = by_kind[kind]
             if attention is None or trace_of_kind is None:
                 continue
+            # those of this attention, with one that keeps its weights in place of knock-outs
             changes[trace.layer, kind] = hold_weights(
                 self.backend,
                 interventions.get((trace.layer, kind), ()),

@@ -82,8 +82,8 @@ def build(
         model, missing = fill_model(tensors)
         prefix = f"{model_class.base_model_prefix}."
         if missing and any(name.startswith(prefix) for name in tensors):
-            # the library renames "….norm." in layers, and by mistake "model.norm.", too; names
-            # without the prefix it leaves as they are
+            # the library renames "….norm." in layers, and by mistake "model.norm.", too, which is
+            # then missing; names without the prefix it leaves as they are
             del model  # not two models in memory at once
             model, missing = fill_model(
                 {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
@@ -459,7 +459,8 @@ class Passages:
             name=name,
             shape=list(tensor.shape),
         )
-        # a model that pools or compresses keys has fewer of them than tokens
+        # a model that pools or compresses keys has fewer of them than tokens (a message is equal to
+        # its English text)
         if name == "keys" and tensor.ndim == 4 and tensor.shape[2] != self.token_count:
             one_key = message(
                 "{expected}: one key for each of the {count} tokens, none that stands for several",
@@ -504,9 +505,12 @@ class Passages:
             self.current.out.append(None)
             self.current.attention_inputs.append(self.attention_input)
             self.current.awaited_count = numbers
-            inner = set(module.modules())
+            inside = set(module.modules())
+            inner_maps = [
+                linear_map for linear_map in self.current.maps_so_far if linear_map in inside
+            ]
             # the output projection, None until it is noticed, stands beside the maps before it
-            self.current.maps.append(([m for m in self.current.maps_so_far if m in inner], None))
+            self.current.maps.append((inner_maps, None))
             self.current.maps_so_far = []
 
     def note_projection(self, linear_map: Any, input_count: int, output: Array) -> None:
@@ -681,9 +685,9 @@ def note_passages(
         """Called after any module has run: record a linear map, that is, a module whose weight is a
         matrix, except embedding tables."""
         weight = getattr(module, "weight", None)
-        matrix = weight is not None and torch.is_tensor(weight) and weight.ndim == 2
-        linear = matrix and not isinstance(module, torch.nn.Embedding)
-        if linear and args and torch.is_tensor(args[0]) and torch.is_tensor(output):
+        has_matrix = weight is not None and torch.is_tensor(weight) and weight.ndim == 2
+        is_linear = has_matrix and not isinstance(module, torch.nn.Embedding)
+        if is_linear and args and torch.is_tensor(args[0]) and torch.is_tensor(output):
             passages.note_projection(module, args[0].numel(), output)
 
     with ExitStack() as hooks:
@@ -1065,7 +1069,7 @@ def _call_of(
     bias = None  # nothing is added to scores
     if attention_mask is not None:
         # what transformers adds to scores: the lowest number there is hides a key, others are a
-        # bias; half of it, as a bias may have been added to the lowest number
+        # bias; a number below half of the lowest hides, too, as a bias may have been added to that
         added = attention_mask[0, :, :, : key.shape[-2]]
         visibility = added > torch.finfo(added.dtype).min / 2
         added_to_visible = added.masked_fill(~visibility, 0.0)

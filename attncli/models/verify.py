@@ -798,16 +798,15 @@ def _target_tokens(
             )
         return None
     if target is None:
-        target_text = text
-    else:
-        target_text = target
-    if isinstance(target_text, str) and model.spec.decoder.start is not None:
-        tokens = model.encode(target_text)
+        target = text
+    if isinstance(target, str) and model.spec.decoder.start is not None:
+        tokens = model.encode(target)
+        # the start token is no word of the text, but one that the model puts before it
         (start,) = model.tokenizer.ids_to_tokens([model.spec.decoder.start])
         start = replace(start, special=True, unknown=False, added=True)
         # the last token is only predicted
         return [start, *(replace(token, index=token.index + 1) for token in tokens[:-1])]
-    return _tokens(model, target_text)
+    return _tokens(model, target)
 
 
 def _ids(tokens: Sequence[Token]) -> list[int]:

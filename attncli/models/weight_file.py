@@ -270,6 +270,10 @@ def _fitting_layout(tensors: Tensors) -> Layout:
 def _no_attention(tensors: Tensors, layouts: list[Layout]) -> InputError:
     """Return, not raise, the InputError for a file none of whose names belong to a layout."""
     present = set(tensors.arrays)
+    known_names = {name for layout in layouts for name in layout.knows}
+    hint = _spelling_hint(present, known_names - present)
+    if not hint:
+        hint = message("attn guide weights lists every name, and how to rename others")
     return InputError(
         "these tensors are no attention that attn knows: {file_names}",
         where=tensors.where,
@@ -277,10 +281,7 @@ def _no_attention(tensors: Tensors, layouts: list[Layout]) -> InputError:
             "q.weight k.weight v.weight o.weight, torch.nn.MultiheadAttention, WQ WK WV, W_Q"
             " W_K W_V, c_attn, …"
         ),
-        hint=_spelling_hint(
-            present, {name for layout in layouts for name in layout.knows} - present
-        )
-        or message("attn guide weights lists every name, and how to rename others"),
+        hint=hint,
         file_names=names_text(tensors.file_names.values()),
     )
 

@@ -50,7 +50,9 @@ def spec(config: Config) -> Spec:
         partial_keys=("rotary_pct",),
         default_partial=0.25,
     )
-    projections = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
+    biases: tuple[str, ...] = ("attn.in", "mlp.*", "final")
+    if config.flag("attention_bias", default=True):
+        biases += ("attn.[qkvo]",)
     block = Block(
         Attention(
             heads,
@@ -75,7 +77,7 @@ def spec(config: Config) -> Spec:
         blocks=(block,) * config.integer("num_hidden_layers", most=MOST_LAYERS),
         final_norm=norm,
         head=Head(tied=config.flag("tie_word_embeddings", default=False)),
-        biases=("attn.in", "mlp.*", "final", *projections),
+        biases=biases,
     )
 
 

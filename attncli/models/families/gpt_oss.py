@@ -66,8 +66,10 @@ def spec(config: Config) -> Spec:
     ]
     blocks = [replace(block, attention=replace(block.attention, sinks=True)) for block in blocks]
 
-    linears = ("attn.[qkvo]",) if config.flag("attention_bias", default=True) else ()
-    return llama.decoder(config, blocks, biases=("experts.*", *linears))
+    biases: tuple[str, ...] = ("experts.*",)
+    if config.flag("attention_bias", default=True):
+        biases += ("attn.[qkvo]",)
+    return llama.decoder(config, blocks, biases=biases)
 
 
 def _rotary(config: Config) -> Rope:

@@ -92,9 +92,9 @@ def granitemoehybrid(config: Config) -> Spec:
         kinds = ["mamba"] * count
     if not set(kinds) <= set(ATTENDS):
         raise config.refuse("layer_types", ", ".join(ATTENDS))
-    attending = block(
-        config, _shared_experts(config), rotates=config.get("position_embedding_type") == "rope"
-    )
+    # anything but "rope" means no positions
+    rotates = config.get("position_embedding_type") == "rope"
+    attending = block(config, _shared_experts(config), rotates=rotates)
     mixing = attending.with_mixer(mixer)
     blocks = [attending if ATTENDS[kind] else mixing for kind in kinds]
     return whole_model(config, blocks, (*llama.linear_biases(config), *bamba.biases(config)))

@@ -33,7 +33,8 @@ def _names() -> Names:
     for the mixer. Feed-forward parts are called `mlp.…`, or, in the files first published,
     `block_sparse_moe.…`."""
     parts = {name: f"{name}_proj" for name in ("gate", "up", "down")}
-    # all names of a layer are dropped, so that those listed here are the only ones
+    # all names of a layer are dropped, so that those listed here are the only ones; of a role that
+    # is listed twice the later entry counts
     return deepseek_v2.NAMES.with_roles(
         {
             **mixtral.NAMES.inside,
@@ -141,14 +142,14 @@ def _layer_types(config: Config, nested: Config, count: int) -> list[str]:
     """The type of each of `count` layers, "full_attention" or "linear_attention": the config's
     `layer_types`, else full for the numbers (from 1) in `full_attn_layers` of `nested`, else full for
     the layers 4, 8, 12 … (from 0)."""
-    # `kda_layers` lists the linear ones: the two lists count only where both are there
     kinds = config.list_of("layer_types", kind=str, count=count)
+    # the two lists count only where both are there
     attending = nested.list_of("full_attn_layers", kind=int)
-    others = nested.list_of("kda_layers", kind=int)
-    if kinds is None and attending is not None and others is not None:
+    linear = nested.list_of("kda_layers", kind=int)
+    if kinds is None and attending is not None and linear is not None:
         kinds = [GLOBAL if layer + 1 in attending else LINEAR for layer in range(count)]
     if kinds is None:
-        kinds = [LINEAR if not layer or layer % 4 else GLOBAL for layer in range(count)]
+        kinds = [GLOBAL if layer and layer % 4 == 0 else LINEAR for layer in range(count)]
     if not set(kinds) <= {LINEAR, GLOBAL}:
         raise config.refuse("layer_types", f"{GLOBAL}, {LINEAR}")
     return kinds

@@ -182,8 +182,9 @@ def starcoder2(config: Config) -> Spec:
         norm=norm,
         mlp=Mlp(config.integer("intermediate_size"), activation),
     )
-    linears = ("attn.[qkvo]", "mlp.up", "mlp.down") if config.flag("use_bias", default=True) else ()
-    biases = ("attn.in", "mlp.in", "final", *linears)
+    biases: tuple[str, ...] = ("attn.in", "mlp.in", "final")
+    if config.flag("use_bias", default=True):
+        biases += ("attn.[qkvo]", "mlp.up", "mlp.down")
     return llama.decoder(config, block, default_tied=True, biases=biases)
 
 

@@ -60,7 +60,7 @@ def olmo3(config: Config) -> Spec:
     norm = llama.rms(config, default=1e-5)
     dim = llama.head_dim(config)
     window = config.optional("sliding_window", default=4096)
-    # the keys outside `rope_parameters` are not for the layers with a window, so none are read
+    # for the layers with a window no key outside `rope_parameters` is read
     positions = {
         GLOBAL: rope(config, dim, kind=GLOBAL, default_theta=THETA),
         LOCAL: rope(config, dim, kind=LOCAL, theta_keys=(), default_theta=THETA, scaled=False),
