@@ -64,7 +64,7 @@ def _mean_of_visible(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.where(visible, weights, 0.0).sum(0) / np.maximum(visible.sum(0), 1)
 
 
-def _map_of_heads(
+def _joined_map(
     maps: Sequence[FigureMap], query: str, keys: Sequence[str], view: View
 ) -> FigureMap:
     """Join maps that have a single row, the same query's, into one map whose rows are the heads."""
@@ -242,6 +242,46 @@ def draw_head_maps(
     keys = key_names(axes.keys, visible(head_weights[0].weights, head_weights[0].scores))
     row_places = _chosen_rows(drawing, axes.rows)
     rows = [axes.rows[place] for place in row_places]
+    maps = _maps_of_heads(drawing, head_weights, axes, keys, row_places, average, view)
+
+    # the sentence, the maps, the links
+    if query is not None and len(keys) <= WORDS:
+        top = _draw_mean_sentence(drawing, maps, keys, text, query, top)
+    # maps of a single row each become one map, a row for each head
+    if len(rows) == 1 and len(maps) > 1:
+        one_map = _joined_map(maps, rows[0], keys, view)
+        bands = maps[0].column_bands
+        top = draw_maps(drawing, [replace(one_map, column_bands=bands)], top, view, scale=scale)
+        if not drawing.is_asked_for("links"):
+            return top
+        return _draw_all_links(drawing, maps, top + 16, view)
+    for kind in _kinds_of_maps(drawing, len(maps), len(head_weights), chosen_heads):
+        if kind == "grid" and layers_and_heads(maps) is not None:
+            end = draw_head_table(drawing, maps, top, view, scale=scale)
+        else:
+            across = _maps_across(head_weights, maps)
+            end = draw_maps(drawing, maps, top, view, scale=scale, across=across, part=kind)
+        top = end + 16
+    return _draw_all_links(drawing, maps, top, view)
+
+
+def _maps_of_heads(
+    drawing: Drawing,
+    head_weights: Sequence[HeadWeights],
+    axes: MapAxes,
+    keys: Sequence[str],
+    row_places: Sequence[int],
+    average: Numbers | None,
+    view: View,
+) -> list[FigureMap]:
+    """The maps to draw: one of each head and, last, one of their average; with the chosen rows, and
+    with bands for regions.
+
+    axes: the words along the edges.
+    keys: the words at the columns, those of learned keys included.
+    row_places: the positions of the chosen rows.
+    average: the weights of all heads together; None for no map of them.
+    """
     maps = [_map_of_head(head, axes.rows, keys, view) for head in head_weights]
     # (heads that the style names are not all of those that the average is of)
     if average is not None and len(maps) > 1 and not drawing.choice.heads:
@@ -259,27 +299,7 @@ def draw_head_maps(
         queries = range(len(axes.rows))
     positions = [queries[place] for place in row_places]
     maps = [replace(figure_map, row_positions=positions) for figure_map in maps]
-    maps = [_with_bands(figure_map, axes, positions) for figure_map in maps]
-
-    # the sentence, the maps, the links
-    if query is not None and len(keys) <= WORDS:
-        top = _draw_mean_sentence(drawing, maps, keys, text, query, top)
-    # maps of a single row each become one map, a row for each head
-    if len(rows) == 1 and len(maps) > 1:
-        one_map = _map_of_heads(maps, rows[0], keys, view)
-        bands = maps[0].column_bands
-        top = draw_maps(drawing, [replace(one_map, column_bands=bands)], top, view, scale=scale)
-        if not drawing.is_asked_for("links"):
-            return top
-        return _draw_all_links(drawing, maps, top + 16, view)
-    for kind in _kinds_of_maps(drawing, len(maps), len(head_weights), chosen_heads):
-        if kind == "grid" and layers_and_heads(maps) is not None:
-            end = draw_head_table(drawing, maps, top, view, scale=scale)
-        else:
-            across = _maps_across(head_weights, maps)
-            end = draw_maps(drawing, maps, top, view, scale=scale, across=across, part=kind)
-        top = end + 16
-    return _draw_all_links(drawing, maps, top, view)
+    return [_with_bands(figure_map, axes, positions) for figure_map in maps]
 
 
 def _draw_mean_sentence(

@@ -234,7 +234,6 @@ class PageHeads:
         """
         name = f"{run_index}-{record.layer}-{record.head}"
         recipe = record.recipe
-        terms = record.terms
         # short keys, as there may be hundreds of heads; the script names them when it reads them. "s"
         # is the number of the mask, -1 for none; "c" and "x" are the scores' softcap and scale, "a"
         # is whether they have a bias by distance, "d" is the width of queries and keys. Blocks of
@@ -258,20 +257,11 @@ class PageHeads:
         if not isinstance(recipe, QueryKeyRecipe | Absent):
             keys.append(self._add_block(f"w{name}", weight_bytes(recipe)))
             entry["b"] = keys[-1]
-        if terms is not None:
-            is_float = isinstance(terms.k, np.ndarray)
-            key = f"k{run_index}-{record.layer}-{terms.group}"
-            if is_float:  # beside the same keys as codes, which other heads of the group may use
-                key += "f"
-            query_key = self._add_block(f"q{name}", query_bytes(terms))
-            keys += [query_key, self._share_block(key, terms.k)]
-            entry |= {
-                "p": [query_key, key, int(is_float)],
-                "d": terms.width,
-                "c": terms.softcap,
-                "x": terms.scale,
-                "a": int(terms.bias is not None),
-            }
+        if record.terms is not None:
+            terms_entry = self._terms_entry(name, f"{run_index}-{record.layer}", record.terms)
+            query_block, key_block, _is_float = terms_entry["p"]
+            keys += [query_block, key_block]
+            entry |= terms_entry
         if record.values is not None:
             value_key = f"v{run_index}-{record.layer}-{record.group}"
             keys.append(self._share_block(value_key, record.values))
@@ -290,6 +280,26 @@ class PageHeads:
         while self.size > self.budget and self._weakest:
             self._drop_weakest_head()
         return entry
+
+    def _terms_entry(self, name: str, layer_name: str, terms: QueryKeyRecipe) -> dict[str, Any]:
+        """The part of a head's entry that tells what its scores are made of, the vectors themselves
+        being added to `blocks`: the queries as the head's own, the keys as those of its group.
+
+        name, layer_name: of the head, and of its run and layer, in the names of blocks.
+        """
+        is_float = isinstance(terms.k, np.ndarray)
+        key_block = f"k{layer_name}-{terms.group}"
+        if is_float:  # beside the same keys as codes, which other heads of the group may use
+            key_block += "f"
+        query_block = self._add_block(f"q{name}", query_bytes(terms))
+        self._share_block(key_block, terms.k)
+        return {
+            "p": [query_block, key_block, int(is_float)],
+            "d": terms.width,
+            "c": terms.softcap,
+            "x": terms.scale,
+            "a": int(terms.bias is not None),
+        }
 
     def _share_block(self, key: str, numbers: FixedPoint | Floats) -> str:
         """Store vectors that several heads use (keys or values of a group) once under `key`, and
