@@ -173,6 +173,7 @@ def weights_of_scores(scores: Floats, visible: Floats, sink: float | None) -> Fl
     visible: booleans that broadcast to the scores; hidden keys and rows that see nothing have 0.
     sink: the learned logit that takes part; None without one.
     """
+    # all rows as those of one head, [1, row, key], as the softmax takes them
     exact = numpy_backend("float64")
     masked = np.where(visible, scores, -np.inf).reshape(1, -1, scores.shape[-1])
     if sink is None:
@@ -1014,7 +1015,7 @@ def _of_heads(rule: Rule, head_range: slice, heads: int) -> Rule:
         """
         if array is None or array.ndim < 3:  # (without an axis of heads it is the same for all)
             return array
-        differs_by_head = array.shape[-3] == heads > 1
+        differs_by_head = array.shape[-3] == heads and heads > 1
         if differs_by_head:
             return array[..., head_range, :, :]
         return array

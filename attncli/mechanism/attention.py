@@ -313,6 +313,7 @@ def _check_broadcast(name: str, array: Array, full: tuple[int, ...]) -> None:
     `full`.
     """
     try:
+        # an array larger than the scores would broadcast, too, to a shape of its own
         fits = np.broadcast_shapes(tuple(array.shape), full) == full
     except ValueError:  # the two do not broadcast at all
         fits = False

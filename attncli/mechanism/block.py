@@ -237,8 +237,9 @@ def mix_heads(
     weights = held_weights(interventions)
     if weights is not None:
         mixed = mix_with_weights(backend, weights, parts.v, rule)
-        empty = ~backend.any(weights > 0, -1)[..., 0]
-        stages |= {"weights": weights} if "weights" in context.keep else {}
+        empty = ~backend.any(weights > 0, -1)[..., 0]  # of [head, query, 1]
+        if "weights" in context.keep:
+            stages["weights"] = weights
     elif spec.hashing is not None:
         hash_trace = _hash_heads(backend, spec, parts, context, interventions)
         mixed = hash_trace.mixed
@@ -254,11 +255,11 @@ def mix_heads(
         else:
             on_block = partial(context.on_block, layer, kind)
         q, k, v = put_projections(backend, interventions, parts.q, parts.k, parts.v)
-        edited = frozenset[str]()
+        edited_stages = frozenset[str]()  # those that the user's edits need, kept or not
         if edits:
             from attncli.mechanism.edit import stages_to_edit
 
-            edited = stages_to_edit(edits, layer)
+            edited_stages = stages_to_edit(edits, layer)
         square_stages, mixed, empty = compute_attention(
             backend,
             q,
@@ -266,13 +267,13 @@ def mix_heads(
             v,
             rule,
             rows=context.rows,
-            keep=context.keep | edited,
+            keep=context.keep | edited_stages,
             on_block=on_block,
             last_queries=context.last_queries,
         )
-        if edited:
+        if edited_stages:
             mixed = _edit_weights(backend, edits, layer, square_stages, v, rule)
-            for name in edited - context.keep:
+            for name in edited_stages - context.keep:
                 square_stages.pop(name)
         stages |= square_stages
 

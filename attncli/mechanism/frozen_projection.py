@@ -289,7 +289,7 @@ def freeze(
         if norm.norm.kind == "layer":
             add_step(Centre())
         add_step(Factor(1.0 / deviation(norm.norm, total)))
-        number = rows.start // spec.head_dim
+        number = rows.start // spec.head_dim  # of the head, or of the key-value head
 
         def head_part(name: str) -> Floats | None:
             """The head's vector of this role, whether heads have one each or share one; None where the
@@ -347,7 +347,8 @@ def _freeze_latent(
         add_vector(None if bias is None else bias[rows])
         return
 
-    # the latent vectors; of those for keys and values the last entries are not normed
+    # the latent vectors; of those for keys and values the last entries are not normed. A bias of the
+    # map down is added before the division, so that it is divided, too; one of the map up after it
     if side == "q":
         name = "q_down"
         normed_count = None
@@ -355,19 +356,19 @@ def _freeze_latent(
         name = "kv_down"
         normed_count = latent.keys
     down = array_of(f"{name}.weight")
-    added = array_of(f"{name}.bias")
+    down_bias = array_of(f"{name}.bias")
     assert down is not None
     narrow = vectors @ down.T
-    if added is not None:
-        narrow = narrow + added
+    if down_bias is not None:
+        narrow = narrow + down_bias
     narrow = narrow[:, :normed_count]
     weight = array_of(f"{name}_norm.weight")
     if side == "q":
         wide = array_of("q.weight")
         bias = array_of("q.bias")
         assert wide is not None
-        if added is not None:
-            add_vector(through_norm(latent.norm, wide[rows], weight) @ added)
+        if down_bias is not None:
+            add_vector(through_norm(latent.norm, wide[rows], weight) @ down_bias)
         add_step(Factor(1.0 / deviation(latent.norm, narrow)))
         add_vector(None if bias is None else bias[rows])
         return
@@ -381,19 +382,18 @@ def _freeze_latent(
     first = head * (content + spec.v_dim)
     if side == "v":
         values = slice(first + content, first + content + spec.v_dim)
-        if added is not None:
-            add_vector(through_norm(latent.norm, wide[values], weight) @ added[: latent.keys])
+        if down_bias is not None:
+            add_vector(through_norm(latent.norm, wide[values], weight) @ down_bias[: latent.keys])
         add_step(Factor(1.0 / deviation(latent.norm, narrow)))
         add_vector(None if bias is None else bias[values])
         return
 
     # a key: its content through the norm, and behind it the entries that come straight from the
     # matrix down and are not normed
-    if added is not None:
-        through = (
-            through_norm(latent.norm, wide[first : first + content], weight) @ added[: latent.keys]
-        )
-        add_vector(np.concatenate([through, added[latent.keys :]]))
+    if down_bias is not None:
+        content_matrix = through_norm(latent.norm, wide[first : first + content], weight)
+        content_bias = content_matrix @ down_bias[: latent.keys]
+        add_vector(np.concatenate([content_bias, down_bias[latent.keys :]]))
     factors = np.ones((len(vectors), spec.head_dim))
     factors[:, :content] = 1.0 / deviation(latent.norm, narrow)
     add_step(Factor(factors))

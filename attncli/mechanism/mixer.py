@@ -267,27 +267,28 @@ def _state_space(part: LayerPart, spec: StateSpace, x: Array, carry: Carry) -> _
         whole = backend.concat(
             [piece * factor for piece, factor in zip(pieces, spec.factors, strict=True)], -1
         )
-    gate, mixed, time = _split(whole, [inner, inner + 2 * group, spec.heads])
-    values, k, q = _split(_convolve(part, mixed, spec.activation, carry), [inner, group, group])
+    # values, k and q pass the convolution together
+    gate, joined, time = _split(whole, [inner, inner + 2 * group, spec.heads])
+    values, k, q = _split(_convolve(part, joined, spec.activation, carry), [inner, group, group])
     k, q = (
         backend.repeat(_by_head(array, spec.groups), spec.heads // spec.groups, -2)
         for array in (k, q)
     )
     # the step of each token and head, Δ, within the model's bounds
-    time = _softplus(backend, time + _wide_weight(part, "step"))
+    step = _softplus(backend, time + _wide_weight(part, "step"))
     low, high = spec.limits
-    time = backend.where(time < low, low, time)
+    step = backend.where(step < low, low, step)
     if high is not None:
-        time = backend.where(time > high, high, time)
+        step = backend.where(step > high, high, step)
     rate = -backend.exp(_wide_weight(part, "decay"))[:, None, None]
     straight = _wide_weight(part, "straight")[:, None]
     values = _by_head(values, spec.heads)
-    return _Recurrence(rate, time, k, values, q, strength=None, gate=gate, straight=straight)
+    return _Recurrence(rate, step, k, values, q, strength=None, gate=gate, straight=straight)
 
 
 def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: Carry) -> Array:
     """Mamba's output, [..., token, inner], for the vectors x, [..., token, width], multiplied by its
-    gate. The paper's Δ, B and C are called time, k and q.
+    gate. The paper's Δ, B and C are called step, k and q; Δ is made from narrow vectors, `time`.
 
     carry: the convolution's inputs and the state of earlier tokens, updated for the next run.
     """
@@ -304,12 +305,12 @@ def _run_selective_scan(part: LayerPart, spec: SelectiveScan, x: Array, carry: C
             normalise(backend, spec.norm, array, part.find(f"{name}_norm.weight"), bias=None)
             for name, array in (("time", time), ("k", k), ("q", q))
         )
-    time = _softplus(backend, _wide_linear(part, "time", backend.cast(time, dtype)))
+    step = _softplus(backend, _wide_linear(part, "time", backend.cast(time, dtype)))
     shape = (*values.shape, spec.state)  # every entry is a head of its own, 1 wide
     k, q = (backend.broadcast(array[..., None, :], shape) for array in (k, q))
     rate = -backend.exp(_wide_weight(part, "decay"))[:, None, :]  # [inner, 1, state]
-    added_values = (values * time)[..., None]
-    output = recur(backend, rate, time, k, added_values, q, strength=None, carry=carry)[..., 0]
+    added_values = (values * step)[..., None]
+    output = recur(backend, rate, step, k, added_values, q, strength=None, carry=carry)[..., 0]
     return (output + values * _wide_weight(part, "straight")) * activate(backend, "silu", gate)
 
 

@@ -409,7 +409,7 @@ class _Work:
         chosen_by: Literal["keeps", "size"] = "size"
         if count is None:
             chosen_by = "keeps"
-            count = counts[self._smallest(mean, counts)]
+            count = self._sufficient_count(mean, counts)
         else:
             sizes.append(count)
 
@@ -516,17 +516,19 @@ class _Work:
             return gradients.scores_by_position(self.graph)
         return gradients.scores(self.graph)
 
-    def _smallest(self, mean: Floats, counts: Sequence[int]) -> int:
-        """The index of the smallest of these sizes that keeps 80% on the pairs of the choice.
+    def _sufficient_count(self, mean: Floats, counts: Sequence[int]) -> int:
+        """The smallest of these sizes whose circuit keeps 80% on the pairs of the choice, in edges;
+        the largest where none does.
 
         mean: the scores of edges, [reader, writer].
+        counts: the sizes of the curve, the last of them all edges.
         """
         masks = [strongest_edges(self.graph, mean, count) for count in counts]
         kept = measure_circuits(
             self.circuit, self.pairs.choice, masks, partial(self.results, "choice")
         ).difference_kept()
         shares = kept.sum(0) / kept[:, -1].sum()
-        return smallest_size(SHARES, shares.tolist())
+        return counts[smallest_size(SHARES, shares.tolist())]
 
     def _held_out_measures(self, mean: Floats, counts: Sequence[int], seed: int) -> CircuitMeasures:
         """Run the held-out pairs under circuits of the strongest edges of each size, then of as many

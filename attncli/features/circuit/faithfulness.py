@@ -56,6 +56,7 @@ def measure_circuits(
     rows_of: calls the functions that it is handed, one for each pair, and returns their results in
         that order; it may call several at once and tell how far they are.
     """
+    # the same measures as with all edges of a mask, and nothing is run for those that change nothing
     live = np.stack([live_edges(circuit.graph, mask) for mask in masks])
     rows = rows_of([partial(_measured_row, circuit, pair, live) for pair in pairs])
     measured = np.stack(rows)

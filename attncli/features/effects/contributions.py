@@ -656,14 +656,14 @@ def _add_relative_scores(
     scale: float,
     vectors: tuple[Floats, Floats],
     sums: tuple[Floats, Floats],
-    bias: int,
+    bias_index: int,
 ) -> None:
     """Add to the scores what vectors of the relative position bring: they count as the last part,
     and meet each part's query as keys, or each part's keys as queries.
 
     vectors: each part's query, [part, dim], and keys, [part, key, dim].
     sums: what each part adds on the query's and on the keys' side, [part, key]; changed in place.
-    bias: the index of the part of the head's own biases.
+    bias_index: that of the part of the head's own biases.
     """
     queries, keys = vectors
     query_sums, key_sums = sums
@@ -674,7 +674,7 @@ def _add_relative_scores(
         key_sums[position_part] = relative_scores.sum(0)
         if relative.more is not None:  # a bias of the query that meets positions alone
             bias_scores = scale * (relative.keys @ relative.more)
-            query_sums[bias] += bias_scores
+            query_sums[bias_index] += bias_scores
             key_sums[position_part] += bias_scores
     if relative.queries is not None:
         position_scores = scale * np.einsum("kd,pkd->pk", relative.queries, keys)

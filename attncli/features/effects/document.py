@@ -458,11 +458,11 @@ class AblateDocument(Header, tag="attn.ablate/1", frozen=True, kw_only=True):
         # each has the document's measures, and no others
         for place, measures in (("together", self.together), *rows, *random_rows):
             for name in ("vector", "logprob", "kl", "difference"):
-                if (getattr(measures, name) is UNSET) == (name in self.measures):
-                    if name in self.measures:
-                        value = "missing"
-                    else:
-                        value = message("not among the measures")
+                is_there = getattr(measures, name) is not UNSET
+                if name in self.measures and not is_there:
+                    yield place, message("{name} is {value}", name=name, value="missing")
+                elif is_there and name not in self.measures:
+                    value = message("not among the measures")
                     yield place, message("{name} is {value}", name=name, value=value)
         link = self.link
         if link is not None and link.attention in (UNSET, "self"):

@@ -776,6 +776,7 @@ def lens_table(document: LogitsDocument, view: View) -> Lines:
         for row in document.lens
     ]
     titles = ["", "", say(view, "rank"), say(view, "probability")]
+    # the words of a row get the cells that the columns before them leave, each with its gap
     number_width = sum(
         LENS_GAP + max(map(cells, column)) for column in zip(titles, *rows, strict=True)
     )

@@ -129,6 +129,7 @@ def why_pairs(
     ends = located_ends(fitted, query, key)
     rivals = _other_keys(fitted, than)
 
+    # what it costs; the head to explain is one of these, each (layer, head)
     longest = max(len(pair.clean) for pair in fitted.pairs)
     chosen = own_places(model, selection)
     runs = runs_of_pair(len(chosen)) * len(fitted.pairs)

@@ -239,7 +239,8 @@ class LastWindow(Eviction, frozen=True):
         kv, group, count, _ = queries.shape
         first = count - self.window  # the window's first query
 
-        # the weights of its queries for the keys before it, their mean: [kv, group, key]
+        # the weights of its queries for the keys before it, [kv, group, query, key], and their mean,
+        # [kv, group, key]
         scores = cap_scores(
             np.einsum("kgqd,kjd->kgqj", queries[:, :, first:], keys) * scale, softcap
         )
