@@ -294,13 +294,14 @@ def _add_square_stages(
     # token (−1) that of token 0, which no visible pair takes up
     share = np.asarray(backend.numpy(shares), np.float64)
     round_of_chunk = np.arange(places.queries.shape[1]) // (places.length // trace.chunk)
-    head = np.arange(heads)[:, None, None]
-    place_shares = share[head, np.maximum(places.queries, 0), round_of_chunk[None, :, None]]
+    head_numbers = np.arange(heads)[:, None, None]
+    query_tokens = np.maximum(places.queries, 0)
+    place_shares = share[head_numbers, query_tokens, round_of_chunk[None, :, None]]
 
     # head, query and key of every visible pair; a pair may be compared in several rounds
     visible_pairs = np.broadcast_to(backend.numpy(visibility), weights.shape)
     head, i, j = np.broadcast_arrays(
-        head[..., None], places.queries[..., :, None], places.looked_at[..., None, :]
+        head_numbers[..., None], places.queries[..., :, None], places.looked_at[..., None, :]
     )
     index = (head[visible_pairs], i[visible_pairs], j[visible_pairs])
     weight_sums = np.zeros((heads, tokens, tokens))

@@ -562,7 +562,9 @@ def _predictions(
         target = request.target
     places = list(order)  # none where only all at once was measured
     vectors = result.vectors
-    has_each = vectors is not None
+    # the sweep kept the vectors of every changed run, or the next token is read in a second sweep,
+    # with the strongest head alone
+    has_all_heads = vectors is not None
     if vectors is None:  # measured at other tokens than the one after which the next comes
         strongest = [result.plan.places[place] for place in order[:1]]
         plan = replace(result.plan, places=strongest)
@@ -571,13 +573,14 @@ def _predictions(
         vectors = sweep(result.text, plan, at_position, memory, keep_at=position).vectors
         places = list(range(len(strongest)))  # the only head of the second sweep
     assert vectors is not None
-    whole = predictions(result.text, vectors, places, target, of_heads=has_each)
+    next_tokens = predictions(result.text, vectors, places, target, of_heads=has_all_heads)
+    # beside a difference of two logits, what random changes make of the target's log-probability
     if "difference" not in request.measures or not order:
-        return whole
+        return next_tokens
     random = result.effects[order[0]].random_logprob
     if random is None:
-        return whole
-    return replace(whole, random=random)
+        return next_tokens
+    return replace(next_tokens, random=random)
 
 
 def _held_notes(model: Model, removal: Removal) -> list[str]:

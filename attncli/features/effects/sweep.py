@@ -374,7 +374,7 @@ def sweep(
     """
     spec = text.model.spec
     rows = reading.rows(text.count)
-    rows_only = may_query_some(spec)
+    rows_only = may_query_some(spec)  # else the last layer runs for all, and these are cut out
 
     # the first token that branches compute: none before a change is touched by it
     branch_start = 0

@@ -198,7 +198,7 @@ class LastWindow(Eviction, frozen=True):
         """The cache that `snapkv:BUDGET,WINDOW,POOL` means, from its numbers, of which the last two
         may be left out. Raises UsageError for a window above the budget and an even pool."""
         budget = numbers[0]
-        window = min(WINDOW, max(budget // 2, 1))
+        window = min(WINDOW, max(budget // 2, 1))  # half of a small budget is for earlier keys
         if len(numbers) > 1:
             window = numbers[1]
         pool = POOL
