@@ -120,14 +120,14 @@ def check_arguments(
     _check_shapes(q, k, v)
     _check_numbers(backend, scale, softcap, softmax_dtype)
     batch = np.broadcast_shapes(tuple(q.shape[:-3]), tuple(k.shape[:-3]))
-    scores = (*batch, q.shape[-3], q.shape[-2], k.shape[-2])
+    score_shape = (*batch, q.shape[-3], q.shape[-2], k.shape[-2])
     rule = Rule(
         # Python's float, as a NumPy scalar in float64 would widen float32 arrays
         scale=1 / math.sqrt(q.shape[-1]) if scale is None else float(scale),
         softcap=None if softcap is None else float(softcap),
         mask=intersection(Causal() if causal else Everywhere(), _window_mask(window)),
-        visibility=_checked_mask(backend, mask, scores),
-        bias=_checked_bias(backend, bias, scores),
+        visibility=_checked_mask(backend, mask, score_shape),
+        bias=_checked_bias(backend, bias, score_shape),
         offset=_checked_offset(backend, offset, batch),
         key_lengths=_checked_lengths(backend, key_lengths, batch, k.shape[-2]),
         sinks=_checked_sinks(backend, sinks, q.shape[-3]),
@@ -163,10 +163,12 @@ def _check_numbers(
         )
 
 
-def _checked_mask(backend: Backend, mask: Array | None, scores: tuple[int, ...]) -> Array | None:
+def _checked_mask(
+    backend: Backend, mask: Array | None, score_shape: tuple[int, ...]
+) -> Array | None:
     """The mask on the backend; None without one.
 
-    scores: the shape that it is broadcast to.
+    score_shape: the shape that it is broadcast to, that of the scores.
 
     Raises InputError for another type than bool, and for a shape that does not fit.
     """
@@ -176,14 +178,16 @@ def _checked_mask(backend: Backend, mask: Array | None, scores: tuple[int, ...])
     if backend.dtype_of(visibility) != "bool":
         what = message("mask has dtype {visibility}", visibility=backend.dtype_of(visibility))
         raise InputError(what, expected="bool, True = visible; use bias for numbers to add")
-    _check_broadcast("mask", visibility, scores)
+    _check_broadcast("mask", visibility, score_shape)
     return visibility
 
 
-def _checked_bias(backend: Backend, bias: Array | None, scores: tuple[int, ...]) -> Array | None:
+def _checked_bias(
+    backend: Backend, bias: Array | None, score_shape: tuple[int, ...]
+) -> Array | None:
     """The bias on the backend; None without one.
 
-    scores: the shape that it is broadcast to.
+    score_shape: the shape that it is broadcast to, that of the scores.
 
     Raises InputError for what holds no floats, and for a shape that does not fit.
     """
@@ -196,7 +200,7 @@ def _checked_bias(backend: Backend, bias: Array | None, scores: tuple[int, ...])
             expected="a float type; use mask for True = visible",
             bias_array=backend.dtype_of(bias_array),
         )
-    _check_broadcast("bias", bias_array, scores)
+    _check_broadcast("bias", bias_array, score_shape)
     return bias_array
 
 

@@ -139,8 +139,8 @@ def run_block(
                 mlp_input = apply_norm("mlp.in", stream)
             else:
                 mlp_input = entering
-            beside = watch("mlp", feed_forward(backend, mlp, weights, mlp_input))
-            return stream + attention_branch(out) + feed_forward_branch(beside)
+            output = watch("mlp", feed_forward(backend, mlp, weights, mlp_input))
+            return stream + attention_branch(out) + feed_forward_branch(output)
 
     else:
         if block.residual:
@@ -151,7 +151,7 @@ def run_block(
         state = apply_norm("attn.sum", state)
         if "attn.sum" in block.norms:
             stages["norm"] = state
-        if block.cross is not None:
+        if block.cross is not None:  # no edit has a site in it
             crossing = LayerAttention(backend, weights, "cross", block.cross)
             inner, inner_empty = mix_heads(
                 crossing, apply_norm("cross.in", state), context.memory, context, layer
@@ -423,7 +423,8 @@ def convolve(part: LayerPart, spec: Convolution, x: Array) -> Array:
     wide = backend.concat([zeros, x, zeros], x.ndim - 2)
     width = x.shape[-1] // spec.groups
     groups = []
-    # each group of entries is computed from the same entries of the neighbouring tokens
+    # each group of entries is computed from the same entries of the neighbouring tokens: `wide`
+    # begins kernel // 2 tokens earlier, so that step 0 reads the neighbour furthest before
     for first in range(0, x.shape[-1], width):
         group = slice(first, first + width)
         entries = wide[..., group]

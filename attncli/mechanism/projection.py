@@ -168,11 +168,11 @@ def rotate(backend: Backend, rope: Rope, x: Array, cos: Array, sin: Array) -> Ar
     entries = x[..., rope.first : last]
     rest = x[..., last:]
     match rope.pairing:
-        case "half":
+        case "half":  # entry k with entry k + dims/2
             a = entries[..., : rope.dims // 2]
             b = entries[..., rope.dims // 2 :]
             result = backend.concat([a * cos - b * sin, b * cos + a * sin], -1)
-        case "adjacent":
+        case "adjacent":  # entry 2k with entry 2k + 1, which stay neighbours
             a = entries[..., 0::2]
             b = entries[..., 1::2]
             pairs = backend.concat(
@@ -627,10 +627,10 @@ def from_latent(
     backend = attention.backend
     spec = attention.spec
 
-    def normalise_narrow(name: str, wide: Array) -> Array:
+    def normalise_narrow(name: str, vectors: Array) -> Array:
         """Latent vectors (MLA) normed, with the weight of the role `name`_norm."""
         weight = attention.find(f"{name}_norm.weight")
-        return normalise(backend, latent.norm, wide, weight, bias=None)
+        return normalise(backend, latent.norm, vectors, weight, bias=None)
 
     # queries
     query_input = x

@@ -862,6 +862,7 @@ def _head_difference(key: HeadKey, a: Interval, b: Interval) -> DifferentHead:
         # squared standard errors, back from the upper end, mean + t·error
         square_a = ((a.high - a.mean) / student(a.texts - 1)) ** 2
         square_b = ((b.high - b.mean) / student(b.texts - 1)) ** 2
+        # the degrees of freedom of the difference, by Welch's formula
         divisor = square_a**2 / (a.texts - 1) + square_b**2 / (b.texts - 1)
         freedom = math.inf  # where neither mean varies
         if divisor:

@@ -899,6 +899,7 @@ class _SourceSplit:
         if gate is None:
             yield _Carried(table, values @ matrix)
             return
+        # a gate differs from token to token in each entry: no two entries share a table
         for entry in range(values.shape[-1]):
             part = slice(entry, entry + 1)
             yield _Carried(table * gate[rows, part], values[:, part] @ matrix[part])

@@ -381,9 +381,11 @@ class Meter:
         token_logits = np.zeros(count)
         for first in range(0, vocabulary, step):
             entries = slice(first, min(first + step, vocabulary))
-            part = next_logits(self._model, self._backend, hidden, entries)
+            part = next_logits(self._model, self._backend, hidden, entries)  # [row, entry]
+            # the rows whose next token is among these entries
             in_part = (next_tokens >= first) & (next_tokens < first + part.shape[1])
             token_logits[in_part] = part[rows[in_part], next_tokens[in_part] - first]
+            # what was summed so far was relative to the largest logit up to here
             above = np.maximum(largest, part.max(-1))
             total = total * np.exp(largest - above) + np.exp(part - above[:, None]).sum(-1)
             largest = above

@@ -49,6 +49,7 @@ def predictions(
     rows = probabilities_after(text.model, text.backend, stacked)
     if target is None:
         target = int(rows[0].argmax())
+    # in the order of `chosen`, with or without a single head
     own, together, *single = [prediction_of(text.model, row, target) for row in rows]
     without = None
     if single:

@@ -180,6 +180,7 @@ def log_probabilities(model: Model, tokens: Sequence[Token], position: int) -> F
     """Log-probabilities of what comes after the token at `position`, [vocabulary], in nats."""
     last = len(model.spec.blocks) - 1
     rows = rows_for(model.spec, len(tokens))
+    # `idle`: the last layer is yielded even if it does not attend
     (trace,) = model.trace(list(tokens), layers=[last], keep=(), rows=rows, idle=True)
     scores = model.backend.numpy(model.logits(trace.after[position : position + 1]))
     row = np.asarray(scores, np.float64)[0]
@@ -371,6 +372,7 @@ def _rest_logprob(model: Model, tokens: Sequence[Token], ids: Ids) -> float:
     text = [*tokens, *following]
     last = len(model.spec.blocks) - 1
     rows = rows_for(model.spec, len(text))
+    # `idle`: the last layer is yielded even if it does not attend
     (trace,) = model.trace(text, layers=[last], keep=(), rows=rows, idle=True)
     scores = np.asarray(
         model.backend.numpy(model.logits(trace.after[-len(following) :])), np.float64

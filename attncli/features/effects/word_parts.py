@@ -36,7 +36,6 @@ from attncli.models.run import LONG, cache_weights, logits, no_output_head
 STEPS, DRAWS = 6, 4
 """How many texts with words taken out stand on a curve, at most, and random orders beside it."""
 
-
 WIDE_RUNS = 6
 """How many runs in float32 take as long as the one in float64 with its gradients, measured on
 SmolLM2."""
@@ -53,18 +52,17 @@ def word_cost(model: Model, count: int, running: CostEstimate) -> CostEstimate:
     running: the cost of one run.
     """
     spec = model.spec
-    layers = 0  # numbers that the gradients keep of all layers
+    layer_numbers = 0  # that the gradients keep of all layers
     for block in spec.blocks:
+        inner_width = 0  # also of a mixture of experts, whose inner vectors are not estimated
         if isinstance(block.mlp, Mlp):
-            inner = block.mlp.width
-        else:
-            inner = 0
-        a_token = INNER * inner + VECTORS * spec.d_model
-        scores = SCORES * block.attention.heads * count  # a row of each head
-        layers += count * (a_token + scores)
+            inner_width = block.mlp.width
+        vectors_of_token = INNER * inner_width + VECTORS * spec.d_model
+        scores_of_token = SCORES * block.attention.heads * count  # a row of each head
+        layer_numbers += count * (vectors_of_token + scores_of_token)
     weights = work_of(spec, spec.blocks, count).weights
     # in bytes of float64; beside the layers' arrays all weights and the output matrix
-    kept = WIDE * (weights + layers + spec.vocabulary * spec.d_model)
+    kept = WIDE * (weights + layer_numbers + spec.vocabulary * spec.d_model)
     # one run that tells how likely each target is, and the one with gradients, as long as
     # `WIDE_RUNS` of these
     repeated = with_runs(running, 1 + WIDE_RUNS)
@@ -110,6 +108,8 @@ def word_sum(
     """
     model = text.model
     _refuse(model, len(text.tokens))
+    # weights and embeddings are read as plain arrays; the run is one of the frozen backend, whose
+    # variables, the embeddings and the biases, get gradients
     backend = frozen_backend()
     store = model.store
     plain = numpy_backend("float64")
@@ -298,6 +298,7 @@ def _measure_without(
     left = [token for place, token in enumerate(tokens[: position + 1]) if place not in gone]
     text = [replace(token, index=index) for index, token in enumerate(left)]
     last = len(model.spec.blocks) - 1
+    # `idle`: the last layer is yielded even if it does not attend
     (trace,) = model.trace(text, layers=[last], keep=(), idle=True)
     weights = model.store.outer(model.backend)
 

@@ -448,7 +448,7 @@ def why_answer(document: WhyDocument, view: View) -> Lines:
     for row in document.row:
         if row.key < len(keys):
             shares[row.key] = max(row.advantage, 0.0)
-    if _is_saturated(document):
+    if _is_saturated(document):  # what advantages are left is rounding: no word is tinted
         largest = 0.0
     else:
         largest = max(shares, default=0.0)

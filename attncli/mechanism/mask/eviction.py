@@ -125,6 +125,7 @@ class HeavyHitters(Eviction, frozen=True):
             """
             rows = np.arange(len(cache))[:, None]
             weight_sums[rows, cache] += weights.mean(1)
+            # a key is seen by its own query and all later ones so far
             means = weight_sums[rows, cache] / (query - cache + 1)
             return np.where(cache > query - self.recent, np.inf, means)
 
