@@ -233,10 +233,11 @@ def stored_tensors(
             name = name.removeprefix(prefix)
         tensors[name] = array
 
-    # the layers: a table of sources for the first names, and before it, so that a first name wins
-    # over the same name of another role, one for the second names, one for the third and so on
+    # the layers, written once by each of these tables; where two roles have a name in common, the
+    # last table wins, whose sources are known by their first name
     source_tables: list[Mapping[str, Source]] = [names.inside]
     if every_name:
+        # before it a table of the second names ("b" of "a|b"), of the third and so on
         spellings = {
             key: source.split("|")
             for key, source in names.inside.items()

@@ -115,7 +115,7 @@ def join_parts(
         # `alone`: it takes its place at once, whatever else the command writes
         with atomic_writer(target, alone=True) as stream:
             for part in parts:
-                source, _ = open_regular(part, what="a part of a model", limit=package.bytes)
+                source, _size = open_regular(part, what="a part of a model", limit=package.bytes)
                 with source:
                     while piece := source.read(PIECE):
                         total.update(piece)

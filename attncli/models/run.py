@@ -775,6 +775,7 @@ class _BranchLayer(Struct, frozen=True, eq=False):
         if leaving is not None:
             attention = self.block.attention if leaving.kind == "self" else self.block.cross
             assert attention is not None  # a branch of kind "cross" only begins where there is one
+            # of all heads, as each of their mixed values is given
             changes = {
                 (self.layer, leaving.kind): (
                     Replace(tuple(range(attention.heads)), leaving.values[..., rows, :]),
