@@ -909,8 +909,8 @@ def _memory(runs: PairRuns, workers: int) -> dict[str, int]:
 
 
 def _numbers_in_graph(block: Block) -> int:
-    """About how many numbers a token a layer keeps until gradients have gone back through it; the
-    factors count the intermediate results of its attention and of its feed-forward part."""
+    """About how many numbers a token a layer keeps until gradients have gone back through it: 4 and 9
+    arrays of intermediate results of these widths. `_memory` says how near that is to real runs."""
     attention = block.attention
     # queries, keys, values and outputs of all heads, each with room for a copy
     projected = 2 * (attention.heads + attention.kv_heads) * attention.head_dim

@@ -108,8 +108,8 @@ class SweepSize(Struct, frozen=True):
         """How many of the `branches` (changed runs) are computed at once, and how many more wait
         between layers, in `memory` bytes; None for any amount. At least one runs, even where that
         takes more: see `least_bytes`."""
-        branch_bytes = self.count * self.spec.d_model * SCORE_ITEM[self.dtype]
-        running = self._running_bytes
+        waiting_bytes = self.count * self.spec.d_model * SCORE_ITEM[self.dtype]  # of one branch
+        running_bytes = self._running_bytes  # of one branch
         base = self._base_bytes
         # as many branches as give one matrix product `ROWS_AT_ONCE` vectors
         rounded_up = -(-ROWS_AT_ONCE // self.count)
@@ -118,13 +118,15 @@ class SweepSize(Struct, frozen=True):
             return BranchPlan(
                 at_once=most_at_once,
                 waiting=max(branches, 1),
-                bytes=base + most_at_once * running + branches * branch_bytes,
+                bytes=base + most_at_once * running_bytes + branches * waiting_bytes,
             )
         free = max(memory - base, 0)
         # running branches get `SHARE` of what is free, waiting ones the rest; one of each there must be
-        at_once = max(min(int(free * SHARE) // running, most_at_once), 1)
-        waiting = max(min((free - at_once * running) // branch_bytes, branches), 1)
-        return BranchPlan(at_once, waiting, base + at_once * running + waiting * branch_bytes)
+        at_once = max(min(int(free * SHARE) // running_bytes, most_at_once), 1)
+        rest = free - at_once * running_bytes
+        waiting = max(min(rest // waiting_bytes, branches), 1)
+        peak = base + at_once * running_bytes + waiting * waiting_bytes
+        return BranchPlan(at_once, waiting, peak)
 
     @property
     def least_bytes(self) -> int:
@@ -165,10 +167,12 @@ class SweepSize(Struct, frozen=True):
         if may_start_late(self.spec):
             skipped = start / self.count
         share = passes * (1 + draws / max(len(places), 1)) * (1 - skipped)
+        # the changes of heads and the random ones are two sweeps: the larger one needs the memory
+        most_branches = max(len(places), draws)
         return replace(
             self.run_cost(),
             multiply_adds=work.products,
-            memory={"branches": self.plan(max(len(places), draws), memory).bytes},
+            memory={"branches": self.plan(most_branches, memory).bytes},
             seconds=seconds_of(work, self.dtype) * share,
             branches=len(places),
         )
