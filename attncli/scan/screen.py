@@ -269,7 +269,7 @@ def _header(shown: ScanShown, view: View) -> Lines:
         [say(view, "failed"), f"{shard.shard}: {safe(shard.reason)}"]
         for shard in progress.failed[:TOLD_FAILURES]
     ]
-    if document.plan.sample_memory:
+    if document.plan.sample_memory:  # UNSET, which is false, for a scan without samples and pairs
         size = f"{math.ceil(document.plan.sample_memory / 2**20):,}"
         memory = say(view, "samples and pairs: at most {size} MiB of a worker", size=size)
         rows.append([say(view, "memory"), memory])
@@ -295,25 +295,26 @@ def _grid(shown: ScanShown, view: View) -> Lines:
 def _labels(shown: ScanShown, view: View) -> Lines:
     """A table of the labels that heads earn or may earn, with intervals and the share of texts that
     earn them; no lines where labels were not asked for, or the one head shown has none."""
-    labels = [
-        (head, scan_label)
-        for head in shown.heads
-        for scan_label in head.labels
-        if is_told(scan_label)
-    ]
+    # the rows of the table: a head and a label of it
+    labels: list[tuple[ScanHead, ScanLabel]] = []
+    for head in shown.heads:
+        labels += [(head, scan_label) for scan_label in head.labels if is_told(scan_label)]
     if not shown.heads or not shown.document.plan.labels or (shown.head is not None and not labels):
         return Lines()
     if not labels:
         return heading("labels", "no head earns a label over this corpus", view)
-    # where a head rests is a state beside what it does, and told last
-    strongest_first = sorted(
-        labels, key=lambda pair: (pair[1].state, -_score_over_threshold(pair[1]))
-    )
+
+    def strongest_first(row: tuple[ScanHead, ScanLabel]) -> tuple[bool, float]:
+        """Sorts by strength; where a head rests is a state beside what it does, and comes last."""
+        _, scan_label = row
+        return scan_label.state, -_score_over_threshold(scan_label)
+
+    # the strongest are chosen, and stand in the order of heads
     if view.full:
         labels_shown = labels
     else:
-        labels_shown = strongest_first[: view.top]
-    ordered = sorted(labels_shown, key=lambda pair: (pair[0].layer, pair[0].head))
+        labels_shown = sorted(labels, key=strongest_first)[: view.top]
+    ordered = sorted(labels_shown, key=lambda row: (row[0].layer, row[0].head))
     body = _label_table(ordered, view)
     if len(labels_shown) == len(labels):
         return body
@@ -501,6 +502,7 @@ def _condition_tables(shown: ScanShown, view: View) -> Lines:
     together = shown.document.find_together
     texts = shown.document.done.texts
     tables = [_condition_table(condition, texts, view) for condition in conditions]
+    # heads out of which the first of a table was chosen; 0 where no table has a head
     searched = max((condition.searched for condition in conditions if condition.heads), default=0)
     if together is not UNSET and together.heads:
         tables.append(_together_table(together, conditions, texts, view))
@@ -539,7 +541,8 @@ def _together_table(
                 return ""
             return percent(share)
 
-        # where there is little room, conditions are left out before the other columns
+        # where there is little room, the highest numbers go first: the last condition, and all
+        # conditions before the column "texts", which has 1
         return Column(name, cell, leave_out=2 + len(conditions) - place)
 
     columns: list[Column[TogetherHead]] = [
@@ -743,7 +746,7 @@ def _condition_sentences(document: ScanDocument) -> list[str]:
             message("{condition}: {reason}.", condition=condition.condition, reason=clause)
             for clause in clauses
         ]
-        if reason:
+        if reason:  # no head could have such a link: nothing more to tell
             continue
         if not condition.heads:
             said.append(message("No head has a link {condition}.", condition=condition.condition))
@@ -919,7 +922,7 @@ def _rest_sentences(heads: Sequence[ScanHead]) -> list[str]:
     resting = [head for head in heads if any(label.earned and label.state for label in head.labels)]
     if not resting:
         return []
-    first, special = (LABELS[name].threshold for name in STATES)
+    first, special = (LABELS[name].threshold for name in STATES)  # the order of `STATES`
     return [
         plural(
             "{count} of {heads} heads rests, {labelled} beside a label: at least {first} of its"
@@ -967,11 +970,11 @@ def _missing_interval_sentences(heads: Sequence[ScanHead], document: ScanDocumen
             least=LEAST_TEXTS,
         )
         return [few]
-    missing = sum(
-        metric.ci95 is None and metric.texts >= LEAST_TEXTS
-        for head in heads
-        for metric in head.metrics.values()
-    )
+    missing = 0
+    for head in heads:
+        for metric in head.metrics.values():
+            if metric.ci95 is None and metric.texts >= LEAST_TEXTS:
+                missing += 1
     if missing == 0:
         return []
     too_even = plural(
@@ -993,7 +996,7 @@ def _state_sentences(head: ScanHead) -> list[str]:
     """
     scores = {label.name: label.score for label in head.labels if label.earned and label.state}
     said: list[str] = []
-    first, special = (scores.get(name) for name in STATES)
+    first, special = (scores.get(name) for name in STATES)  # the order of `STATES`
     if first is not None:
         sentence_first = message(
             "It rests on the first token with {share} of its weight; its labels are measured on the"

@@ -117,9 +117,8 @@ class Scale(Struct, frozen=True):
             case "size":
                 bins = _logarithmic_bins(finite, SMALLEST)
             case _:  # signed numbers: bins to both sides of the middle one, that of 0
-                bins = SIDE + np.sign(finite) * np.minimum(
-                    _logarithmic_bins(np.abs(finite), NEAREST), SIDE - 1
-                )
+                steps_from_0 = np.minimum(_logarithmic_bins(np.abs(finite), NEAREST), SIDE - 1)
+                bins = SIDE + np.sign(finite) * steps_from_0
         return np.clip(bins, 0, self.count - 1).astype(np.int64)
 
     def centres(self) -> Floats:
@@ -163,12 +162,14 @@ def quantiles(histogram: Ints, scale: Scale, shares: tuple[float, ...]) -> list[
     total = int(histogram.sum())
     if total == 0:
         return [None] * len(shares)
-    up_to = np.cumsum(histogram)
-    # half a value from either end at least, so that shares 0 and 1 give the first and the last
-    places = [
-        int(np.searchsorted(up_to, min(max(share * total, 0.5), total - 0.5))) for share in shares
-    ]
-    return [float(scale.centres()[place]) for place in places]
+    up_to = np.cumsum(histogram)  # values in each bin and those before it
+    centres = scale.centres()
+    values: list[float | None] = []
+    for share in shares:
+        # half a value from either end at least, so that shares 0 and 1 give the first and the last
+        rank = min(max(share * total, 0.5), total - 0.5)
+        values.append(float(centres[int(np.searchsorted(up_to, rank))]))
+    return values
 
 
 Z = 1.959963984540054
@@ -210,14 +211,17 @@ def mean_interval(
         # a single unit among equal ones has a squared skewness of about `units`; NaN is not below
         is_moderate = skew * skew < units / 2
         is_reliable = is_moderate & ~np.asarray(is_doubtful, bool)
-        far = np.vectorize(reach, otypes=[float])(units - 1)
+        # how many standard errors the ends are away, for the lower end and for the upper
+        t = np.vectorize(reach, otypes=[float])(units - 1)
         moderate_skew = np.where(is_moderate, skew, 0.0)
-        ends = np.stack([skewed_deviate(side, moderate_skew, units) for side in (far, -far)])
-        bounds: Floats = mean - deviation / np.sqrt(units) * ends
+        deviates = np.stack([skewed_deviate(side, moderate_skew, units) for side in (t, -t)])
+        bounds: Floats = mean - deviation / np.sqrt(units) * deviates
         if share:
-            # (1 − missed) ** units = 1 / 40; units that were missed may have any value from 0 to 1
+            # (1 − missed) ** units = 1 / 40; units that were missed may have any value from 0, for
+            # the lower end, to 1, for the upper
             missed = np.where(is_reliable, 0.0, 1 - 0.025 ** (1 / units))
-            bounds = np.clip((1 - missed) * bounds + np.stack([0 * missed, missed]), 0.0, 1.0)
+            extremes = np.stack([0 * missed, missed])
+            bounds = np.clip((1 - missed) * bounds + extremes, 0.0, 1.0)
             is_reliable = np.ones_like(is_reliable)
         has_interval = is_reliable & (units >= LEAST_TEXTS) & (deviation >= least)
         return np.where(has_interval, bounds, np.nan)
@@ -251,8 +255,9 @@ def skewness(histogram: Ints, centres: Floats) -> Floats:
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         share = histogram / histogram.sum(-1, keepdims=True)
-        around = centres - (share @ centres)[..., None]
-        square, cube = ((share * around**power).sum(-1) for power in (2, 3))
+        around = centres - (share @ centres)[..., None]  # each bin's distance from the mean
+        square = (share * around**2).sum(-1)
+        cube = (share * around**3).sum(-1)
         skew: Floats = np.where(square > 0, cube / square**1.5, np.nan)
     return skew
 
@@ -318,12 +323,13 @@ def mean_variance(share: Floats, texts: Floats, spread: Floats) -> tuple[Floats,
     Source: Cochran, Sampling Techniques, 1977, 5.4 and 5A.12; Holt and Smith, Post stratification,
     1979.
     """
-    free = texts - 1
+    free = texts - 1  # degrees of freedom of each stratum's variance
     with np.errstate(invalid="ignore", divide="ignore"):
         pooled = (free * np.where(free > 0, spread, 0.0)).sum(0) / free.sum(0)
-        part = share * share * np.where(free > 0, spread, pooled) / texts
-        doubt = part * part / np.where(free > 0, free, free.sum(0))
-    return part.sum(0), doubt.sum(0)
+        # what each stratum adds to the variance of the mean, and to half the variance of that
+        mean_part = share * share * np.where(free > 0, spread, pooled) / texts
+        doubt_part = mean_part * mean_part / np.where(free > 0, free, free.sum(0))
+    return mean_part.sum(0), doubt_part.sum(0)
 
 
 def reach(free: float) -> float:
@@ -371,8 +377,8 @@ def correlation(means: Sequence[Floats], texts: Sequence[Floats]) -> float:
     means, texts: of each scan's replicates. Their numbers of texts have a correlation of (shared
     texts) / √(n · m).
     """
-    count = len(texts[0])
-    if min(values.std() for values in (*means, *texts)) == 0:
+    count = len(texts[0])  # replicates
+    if min(values.std() for values in (*means, *texts)) == 0:  # what is constant has no correlation
         return 0.0
     alike = np.corrcoef(texts[0], texts[1])[0, 1]
     # of replicates that have nothing in common, one correlation in 700 is so far above 0
@@ -428,9 +434,11 @@ def cliffs_delta(a: Ints, b: Ints) -> tuple[float, float] | None:
     total = int(a.sum()) * int(b.sum())
     if total == 0:
         return None
-    # Python's whole numbers, for sums may pass 2⁶³; of each bin, how many of b are below and above
+    # of each bin, how many of b are below and above; as Python's whole numbers (dtype object), for
+    # sums of their products may pass 2⁶³
     below = np.concatenate([[0], np.cumsum(b)[:-1]]).astype(object)
     above = (int(b.sum()) - np.cumsum(b)).astype(object)
+    # pairs in which a's value is larger, and smaller
     larger = int((a.astype(object) * below).sum())
     smaller = int((a.astype(object) * above).sum())
     ties = total - larger - smaller
@@ -449,6 +457,7 @@ def benjamini_hochberg(probabilities: Sequence[float]) -> list[float]:
     Source: Benjamini and Hochberg, Controlling the false discovery rate, 1995.
     """
     count = len(probabilities)
+    # from the largest probability, whose rank is `count`, to the smallest
     order = sorted(range(count), key=lambda index: probabilities[index], reverse=True)
     q_values = [0.0] * count
     least = 1.0  # no q value is above one of a larger probability

@@ -72,7 +72,8 @@ class TextSample:
         # as `FIELDS`: the hash, file and line, query and key
         new = np.empty((len(FIELDS), heads.size, hashes.shape[0]), np.int64)
         new[0] = hashes[:, heads].T
-        new[1], new[2] = places["file"], places["line"]
+        new[1] = places["file"]
+        new[2] = places["line"]
         new[3:] = links[..., heads].transpose(0, 2, 1)
         self._keep(heads, new, values[..., heads].transpose(1, 2, 0))
 
@@ -90,12 +91,13 @@ class TextSample:
         table: [field, head, place].
         values: [column, head, place].
         """
-        every = np.concatenate([self.table[:, heads], table], -1)
-        # by hash, then file and line, the first fields: lexsort sorts by its last key first
-        order = np.lexsort((every[2], every[1], every[0]), axis=-1)[..., : self.size]
-        self.table[:, heads] = np.take_along_axis(every, order[None], -1)
-        whole = np.concatenate([self.values[:, heads], values], -1)
-        self.values[:, heads] = np.take_along_axis(whole, order[None], -1)
+        all_texts = np.concatenate([self.table[:, heads], table], -1)
+        all_values = np.concatenate([self.values[:, heads], values], -1)
+        # by hash, then file and line (lexsort sorts by its last key first); [head, place]
+        hashes, files, lines = all_texts[:3]
+        order = np.lexsort((lines, files, hashes), axis=-1)[..., : self.size]
+        self.table[:, heads] = np.take_along_axis(all_texts, order[None], -1)
+        self.values[:, heads] = np.take_along_axis(all_values, order[None], -1)
 
     def text_places(self) -> set[tuple[int, int]]:
         """The texts in the sample, as (file, line)."""
@@ -122,6 +124,7 @@ def decile_of_bins(histogram: Ints) -> Ints:
     that of the middle one of them, in the order of values."""
     total = max(int(histogram.sum()), 1)  # without texts, any number to divide by
     below = np.cumsum(histogram) - histogram
+    # (below + histogram / 2) / total is the middle text's place, from 0 to 1: in whole numbers
     return np.minimum((2 * below + histogram) * DECILES // (2 * total), DECILES - 1)
 
 
@@ -139,7 +142,7 @@ def sample_strata(
     deciles = decile_of_bins(histogram)[bins]
     chosen: list[tuple[int | None, int]] = []
     for decile in range(DECILES):
-        chosen += [
-            (decile, int(place)) for place in np.flatnonzero(is_there & (deciles == decile))[:count]
-        ]
-    return [*chosen, *((None, int(place)) for place in np.flatnonzero(is_there)[:count])]
+        places = np.flatnonzero(is_there & (deciles == decile))[:count]
+        chosen += [(decile, place) for place in places.tolist()]
+    chosen += [(None, place) for place in np.flatnonzero(is_there)[:count].tolist()]
+    return chosen

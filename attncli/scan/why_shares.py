@@ -25,6 +25,7 @@ from attncli.scan.intake import REPLICATES, replicate_counts
 from attncli.scan.statistics import to_fixed
 
 FIELDS = ("kind", "layer", "attention", "head", "place")
+"""The fields of `PlannedPart`, in the order in which a part's string has them."""
 SEPARATOR = "|"
 PLANNED_TOKENS = 3
 """Tokens of the text by which the parts of a model are listed: enough for two keys that differ in
@@ -82,10 +83,9 @@ def plan_parts(model: Model, heads: Sequence[tuple[int, int]]) -> WhyPlan:
     tokens = model.tokenizer.ids_to_tokens([0] * PLANNED_TOKENS)
     planned = []
     for layer, head in heads:
-        query = PLANNED_TOKENS - 1  # the link of the last token to itself
-        whole = contributions(
-            SweepText(model, tokens, model.backend), Link(layer, "self", head, query, query)
-        )
+        query = PLANNED_TOKENS - 1  # the link of the last token to itself, as good as any
+        link = Link(layer, "self", head, query, query)
+        whole = contributions(SweepText(model, tokens, model.backend), link)
         # a bias of scores may be absent from this link, and not from others
         bias = LinkPart("score_bias", None, "both")
         names = dict.fromkeys(part_key(part) for part in (*whole.parts, bias))
@@ -135,16 +135,16 @@ class WhyTallies:
         total: the advantage of the link.
         text_hash: decides how often the text counts in each replicate.
         """
-        fixed = to_fixed(values)
-        whole = int(to_fixed(np.array(total)))
-        times = replicate_counts([text_hash])[0]
+        fixed_values = to_fixed(values)
+        fixed_total = int(to_fixed(np.array(total)))
+        parts = fixed_values.shape[1]  # the arrays have room for the head with the most
+        (times,) = replicate_counts([text_hash])  # how often the text counts, [replicate]
+        replicate_values = times[:, None, None] * fixed_values[None]
         self.arrays["why_texts"][head] += 1
-        self.arrays["why_total"][head] += whole
-        self.arrays["why_value"][:, head, : fixed.shape[1]] += fixed
-        self.arrays["why_replicate_total"][:, head] += times * whole
-        self.arrays["why_replicate_value"][:, :, head, : fixed.shape[1]] += (
-            times[:, None, None] * fixed[None]
-        )
+        self.arrays["why_total"][head] += fixed_total
+        self.arrays["why_value"][:, head, :parts] += fixed_values
+        self.arrays["why_replicate_total"][:, head] += times * fixed_total
+        self.arrays["why_replicate_value"][:, :, head, :parts] += replicate_values
 
 
 class WhyShares:
@@ -167,7 +167,8 @@ class WhyShares:
         """
         # run the model once, only for `links` to see the weights as they go by
         layers = sorted({layer for layer, _, _ in self._plan})
-        links = StrongestLinks(self._model.backend, [row[:2] for row in self._plan], tokens)
+        heads = [(layer, head) for layer, head, _ in self._plan]
+        links = StrongestLinks(self._model.backend, heads, tokens)
         rows = rows_for(self._model.spec, len(tokens))
         for _ in self._model.trace(
             tokens, layers=layers, keep=("weights",), rows=rows, on_block=links.on_block
@@ -176,10 +177,10 @@ class WhyShares:
 
         text = SweepText(self._model, tokens, self._model.backend)
         for number, (layer, head, parts) in enumerate(self._plan):
-            ends = links.of_head(layer, head)
-            if ends is None:
+            query_and_key = links.of_head(layer, head)
+            if query_and_key is None:  # the head has no link in this text
                 continue
-            query, key = ends
+            query, key = query_and_key
             try:
                 whole = contributions(text, Link(layer, "self", head, query, key))
             except InputError:  # the mask hides the key after all, or a score is not finite
@@ -198,6 +199,7 @@ class WhyShares:
         """
         values = np.zeros((2, count))
         for side, sums in enumerate((whole.query_sums, whole.key_sums)):
+            # `centre` takes off what the row expects of each part
             for part, value in zip(whole.parts, whole.centre(sums).tolist(), strict=True):
                 values[side, self._places[number][part_key(part)]] += value
         return values
