@@ -148,14 +148,16 @@ def examples_of(document: ScanDocument, head: ScanHead, density: Density) -> lis
     else:
         texts = document.texts
     # by (metric, stratum), how many examples the density still allows
-    left = {(name, stratum): 1 for name in metrics_of(document) for stratum in density.deciles}
-    left |= {(name, ANY): density.any for name in metrics_of(document)}
-    left |= {(name, STRONGEST): density.strongest for name in metrics_of(document)}
+    left: dict[tuple[str, int], int] = {}
+    for name in metrics_of(document):
+        left[name, STRONGEST] = density.strongest
+        left |= {(name, decile): 1 for decile in density.deciles}
+        left[name, ANY] = density.any
     examples = [
         PageExample(top.metric, STRONGEST, top.value, top.file, top.line, top.text)
         for top in head.top
     ]
-    for sampled in () if head.sample is UNSET else head.sample:
+    for sampled in head.sample or ():  # UNSET, which is false, where no texts were sampled
         text = texts[sampled.text]
         if sampled.decile is None:
             stratum = ANY
@@ -188,19 +190,19 @@ def _page_size(document: ScanDocument, density: Density) -> float:
     The factors are the bytes that such entries took in pages that were written. An estimate is
     enough, because `scan_page` measures the page itself.
     """
+    # a head's numbers, pairs of tokens, and the rest
     size = len(document.heads) * (60.0 * len(metrics_of(document)) + 70 * PAIRS + 550)
-    texts: dict[tuple[int, int], int] = {}
+    lengths: dict[tuple[int, int], int] = {}  # by (file, line), characters of a text
     for head in document.heads:
         shown = examples_of(document, head, density)
-        texts |= {
+        head_lengths = {
             (example.file, example.line): min(len(example.text), LONGEST) for example in shown
         }
+        lengths |= head_lengths
         size += 17 * len(shown)
         # a letter for each token's weight, of about 3.5 characters, once for each text of the head
-        size += sum(
-            12 + texts[place] / 3.5 for place in {(example.file, example.line) for example in shown}
-        )
-    return size + sum(2.0 * length + 30 for length in texts.values())
+        size += sum(12 + length / 3.5 for length in head_lengths.values())
+    return size + sum(2.0 * length + 30 for length in lengths.values())
 
 
 class PageScan(Struct, frozen=True, eq=False):
@@ -242,17 +244,12 @@ def _page_of_density(scans: Sequence[PageScan], lang: str, density: int) -> byte
     names = scan_names([scan.document.plan for scan in scans])
     metrics = list(dict.fromkeys(name for scan in scans for name in metrics_of(scan.document)))
     shared = _SharedTexts()
-    heads = [
-        head
-        for number, scan in enumerate(scans)
-        for head in _head_entries(scan, number, metrics, shared, DENSITIES[density])
-    ]
-    notes = [
-        in_languages(warning)
-        for warning in dict.fromkeys(
-            warning for scan in scans for warning in scan.document.warnings
-        )
-    ]
+    heads: list[dict[str, Any]] = []
+    for number, scan in enumerate(scans):
+        heads += _head_entries(scan, number, metrics, shared, DENSITIES[density])
+    # each warning once, though several scans may have it
+    warnings = dict.fromkeys(warning for scan in scans for warning in scan.document.warnings)
+    notes = [in_languages(warning) for warning in warnings]
     if shared.is_bare:
         notes.append(in_languages(SCAN_PAGE_WORDS["unshaded"]))
     if density > 0:
@@ -408,7 +405,8 @@ def page_number(value: float | None) -> float | None:
     near = round(value, digits)
     units = round(near * 10**digits)
     # The page may show 1, 2 or 3 digits less. A number such as 0.0750, which stands in the middle
-    # between two of these, might be rounded to the other side than the value itself, 0.07499.
+    # between two of these, might be rounded to the other side than the value itself, 0.07499: it is
+    # moved towards what the page would show of the value itself.
     for more in (1, 2, 3):
         if units % 10**more == 5 * 10 ** (more - 1):
             shown = float(f"{value:.{digits - more}f}")
@@ -464,12 +462,14 @@ def _head_entries(
                     (example.file, example.line, head.layer, head.head), unshaded
                 )
                 percents = np.rint(row * 100).astype(int).clip(0, 100).tolist()
-                packed_looks.append(
-                    (text, query, "".join(LETTERS[percent] for percent in percents))
-                )
+                letters = "".join(LETTERS[percent] for percent in percents)
+                packed_looks.append((text, query, letters))
             examples.setdefault(example.metric, []).append(
                 (example.stratum, page_number(example.value), looks[text])
             )
+        links = []
+        if head.links is not UNSET:
+            links = [_link_entry(link, document, shared) for link in head.links[:PAIRS]]
         yield {
             "s": number,
             "l": head.layer,
@@ -482,11 +482,7 @@ def _head_entries(
             "w": packed_looks,
             "t": _label_entries(head),
             "a": _alike_entry(scan.alike.get((head.layer, head.head))),
-            "k": (
-                []
-                if head.links is UNSET
-                else [_link_entry(link, document, shared) for link in head.links[:PAIRS]]
-            ),
+            "k": links,
             "y": _why_entry(head),
             "r": None if rule is None else _rule_entry(rule),
         }

@@ -129,17 +129,15 @@ def why_parts(head: ScanHead, view: View) -> Lines:
     parts = head.why.parts
     query_shares = [(part, part.query_share, part.query_ci95) for part in parts]
     key_shares = [(part, part.key_share, part.key_ci95) for part in parts]
+    sides = ((message("what asks"), query_shares), (message("what answers"), key_shares))
     rows = []
-    for side_title, shares in (
-        (message("what asks"), query_shares),
-        (message("what answers"), key_shares),
-    ):
-        ranked = sorted(shares, key=lambda entry: -abs(entry[1]))
+    for side_title, shares in sides:
+        ranked = sorted(shares, key=lambda entry: -abs(entry[1]))  # by the size of the share
         if not view.full:
             ranked = ranked[:WHY_PARTS]
         for place, (part, share, ci95) in enumerate(ranked):
             title_cell = ""
-            if place == 0:
+            if place == 0:  # a side's first row names it
                 title_cell = say(view, side_title)
             rows.append(
                 [
@@ -168,19 +166,18 @@ def why_sentences(heads: Sequence[ScanHead], view: View) -> list[str]:
     for head in heads:
         if not isinstance(head.why, ScanWhy) or head.why.advantage is None:
             continue
-        query = max(head.why.parts, key=lambda part: part.query_share)
-        key = max(head.why.parts, key=lambda part: part.key_share)
+        parts = head.why.parts
+        query = max(parts, key=lambda part: part.query_share)
+        key = max(parts, key=lambda part: part.key_share)
+        query_support = support(part.query_share for part in parts)
+        key_support = support(part.key_share for part in parts)
         text = message(
             "Where layer {layer} head {head} looks most, the token that looks brings {asks}, and"
             " the token that is looked at {answers}.",
             layer=head.layer,
             head=head.head,
-            asks=_largest_part_phrase(
-                query, query.query_share, support(part.query_share for part in head.why.parts)
-            ),
-            answers=_largest_part_phrase(
-                key, key.key_share, support(part.key_share for part in head.why.parts)
-            ),
+            asks=_largest_part_phrase(query, query.query_share, query_support),
+            answers=_largest_part_phrase(key, key.key_share, key_support),
         )
         texts.append(say(view, text))
     return texts
@@ -267,11 +264,12 @@ def table_without_unknowns(
 
     titles: of the columns, in the view's language. Other arguments: as of `table`.
     """
-    columns = [
-        column
-        for column in range(len(titles))
-        if any(row[column] != "-" for row in rows) or not rows
-    ]
+    if not rows:  # a table without rows keeps its columns
+        columns = list(range(len(titles)))
+    else:
+        columns = [
+            column for column in range(len(titles)) if any(row[column] != "-" for row in rows)
+        ]
     return table(
         [titles[column] for column in columns],
         [[row[column] for column in columns] for row in rows],
@@ -439,7 +437,7 @@ def frequent_links(head: ScanHead, shown: ScanShown, view: View) -> Lines:
         title=message("which tokens {head} links most", head=head_label(head.layer, head.head)),
         note=note,
     )
-    if not any("0x" in row[0] for row in rows):
+    if not any("0x" in row[0] for row in rows):  # the first cell has the pair of tokens
         return shown_table
     bytes_note = message(
         "0x and two digits: a byte; a token of bytes is a piece of any character that has them"
@@ -476,7 +474,7 @@ def texts_of_deciles(head: ScanHead, shown: ScanShown, view: View) -> Lines:
     for example in head.sample:
         if example.metric != name:
             continue
-        if example.decile is None:
+        if example.decile is None:  # drawn whatever its value
             tenth = say(view, "any")
         elif example.decile == last_decile and not view.full:
             continue
@@ -523,7 +521,7 @@ def _text_table(
             note=note,
             faint=(len(names),),
         )
-    tokens_by_text, looks = shown.shades
+    tokens_by_text, looks = shown.shades  # see `Shading`
     blocks = []
     for cells, text in rows:
         # the token that looks and its weights; where they are missing, the text is not shaded
@@ -532,7 +530,7 @@ def _text_table(
         if tokens is None:
             shaded_text = Lines((((label(text.text, ascii=view.ascii), ""),),))
         else:
-            shades = list(weights) or [None] * len(tokens)
+            shades = list(weights) or [None] * len(tokens)  # None: a word without a tint
             shaded_text = sentence(words(text.text, tokens, shades, frozenset({query})), view)
         facts = [f"{name} {cell}" for name, cell in zip(names, cells, strict=True)]
         facts.append(_place_in_corpus(files, text, view))
@@ -545,13 +543,13 @@ def furthest_link(head: ScanHead, view: View) -> list[str]:
     """A sentence, in a list, naming the pair of tokens with the highest lift (count over what
     chance gives) among the head's most frequent pairs; an empty list where no lift is above 1. A
     pair that was seen once says nothing."""
+    # the pairs that the table shows; `links` is UNSET, which is false, where they were not counted
     commonest = [link for link in (head.links or ())[:PAIRS] if link.links > 1]
-    above = [link for link in commonest if link.lift is not None and link.lift > 1]
-    if not above:
+    above_chance = [link for link in commonest if link.lift is not None and link.lift > 1]
+    if not above_chance:
         return []
-    link = max(
-        above, key=lambda link: link.lift or 0.0
-    )  # 0.0 for the type checker: none lacks a lift
+    # 0.0 for the type checker: none lacks a lift
+    link = max(above_chance, key=lambda link: link.lift or 0.0)
     # a token of spaces alone is quoted with them
     query, key = (
         quote_text(bytes_name(token.text).strip() or token.text, view)

@@ -47,6 +47,7 @@ def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
     every_pair = np.ones(measured.lines.shape[1], bool)
     measured_rows = _rows_under_each_mask(measured, places, len(names), every_pair)
     first = _sums(totals, places, len(names), half=0)
+    # the answer without heads
     described = ScanRules(
         texts=ScanRuleTexts(
             fitted=counts[FITTED],
@@ -59,8 +60,8 @@ def scan_rules(totals: Totals, plan: RulePlan) -> ScanRules:
         heads=[],
     )
     # without texts to fit to, or without rows under some mask, heads stay undescribed
-    every_rows = (*choosing_rows, *measured_rows)
-    if not counts[FITTED] or not all(rows.count for rows in every_rows):
+    has_rows = all(rows.count for rows in (*choosing_rows, *measured_rows))
+    if not counts[FITTED] or not has_rows:
         return described
     # the mixture of each head, chosen and fitted by the first half, measured on the second
     mixtures, _ = first.choose(_samples(choosing_rows, places))

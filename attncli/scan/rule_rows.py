@@ -152,7 +152,9 @@ class ShardRules:
         """
         self._rules = rules
         self._places = places
-        self._texts = np.zeros(3, np.int64)  # FITTED, CHOOSING, MEASURED
+        # how many texts are FITTED, CHOOSING and MEASURED
+        self._texts = np.zeros(3, np.int64)
+        # by file and line, what a text is used for
         self._parts = {text.place: part_of(text.hash) for text in texts}
 
         # by half, sums over all texts, and single rows of those that choose or are measured on
@@ -164,6 +166,7 @@ class ShardRules:
             KeptRows(rules, places, choosing, share),
             KeptRows(rules, places, second_half, share),
         )
+        # of each text of the batch what it is used for, its file and line, what rules say of it
         self._batch: list[tuple[TextPart, tuple[int, int], TextRules]] = []
 
     def begin(
@@ -194,11 +197,11 @@ class ShardRules:
         weights: [text, head, row, key], from row `first` and head `first_head` on.
         """
         batch_weights = backend.numpy(weights)
-        kind = self._places.kind_of(layer)
+        kind = self._places.kind_of(layer)  # the index of the layer's mask
         start = self._places.slice_of(layer).start + first_head
         heads = slice(start, start + batch_weights.shape[1])
         for text_weights, (part, place, text) in zip(batch_weights, self._batch, strict=True):
-            # what rules say of many rows would take much memory
+            # some rows at a time: what rules say of many would take much memory
             step = text.rows_at_once
             stop = first + text_weights.shape[1]
             for begin in range(first, stop, step):
@@ -260,13 +263,14 @@ class KeptRows:
         self._rules = len(rules)
         pair_share = share * pair_budget(places.count, self._rules, self._kinds)
         all_pairs = _count_pairs(places.masks, [text.tokens for text in texts])
-        self.chance = min(
-            pair_share / max(all_pairs, 1), 1.0
-        )  # there may be no texts, and no pairs
-        # by text: the queries kept, and for each its number, the place of its first pair, and its keys
+        # there may be no texts, and no pairs
+        self.chance = min(pair_share / max(all_pairs, 1), 1.0)
+        # by a text's file and line, and by query: the number of the row that is kept, the column of
+        # its first pair in the table, and the keys of its pairs
         self._kept: dict[tuple[int, int], dict[int, tuple[int, int, Ints]]] = {}
         pairs = 0
         for number, (text, query) in enumerate(_drawn_rows(texts, self.chance)):
+            # the keys that the query sees under any mask of the model
             visibility = [sees(mask, np.array([query]), text.tokens)[0] for mask in places.masks]
             keys = np.flatnonzero(np.any(visibility, 0))
             if keys.size < 2:
@@ -301,8 +305,8 @@ class KeptRows:
                 table[BIN] = distance_bins(np.array([query]), int(keys[-1]) + 1)[0, keys]
                 table[CHOOSES] = part.chooses
                 table[VISIBLE + block.kind] = block.visible[row, keys]
-                rules = VISIBLE + self._kinds + block.kind * self._rules
-                table[rules : rules + self._rules] = block.rules[:, row, keys]
+                first_rule = VISIBLE + self._kinds + block.kind * self._rules
+                table[first_rule : first_rule + self._rules] = block.rules[:, row, keys]
 
     def table(self) -> WholeNumbers:
         """The rows that were kept as whole numbers, [line, pair]: the lines `ROW`, `BIN` and
@@ -365,14 +369,14 @@ class RuleTables:
         counts = [np.zeros(0)]
         rows = 0
         for shard in sorted(self.shards):
-            *tables_of_halves, counts_of_halves = self.shards[shard]
+            *tables_of_halves, row_counts = self.shards[shard]
             table = tables_of_halves[half].astype(np.int32)
             # the rows of a shard have numbers of its own: they go on from those before
             shard_rows, numbers = np.unique(table[ROW], return_inverse=True)
             table[ROW] = numbers + rows
             rows += shard_rows.size
             tables.append(table)
-            counts.append(np.full(table.shape[1], counts_of_halves[half] / UNIT))
+            counts.append(np.full(table.shape[1], row_counts[half] / UNIT))
         return KeptTable(np.concatenate(tables, 1), np.concatenate(counts))
 
     def state(self) -> Iterator[bytes]:
@@ -450,7 +454,7 @@ def rows_under(
 
     # a row counts for as many rows as it was drawn out of; the small number is for no rows at all
     counts = kept.counts[pairs]
-    first_pairs = np.unique(numbers, return_index=True)[1]
+    _, first_pairs = np.unique(numbers, return_index=True)  # of each row
     shares = counts / max(float(counts[first_pairs].sum()), 1e-300)
 
     # the lines of the table, as `KeptRows.table` orders them
