@@ -561,12 +561,9 @@ def _scan_request(
 
     files = tuple(str(path) for path in measure.metric_file or ())
     file_metrics = [metric.name for path in files for metric in load_metrics(path)]
-    names = [
-        name.strip()
-        for argument in measure.metric or ()
-        for name in argument.split(",")
-        if name.strip()
-    ]
+    names: list[str] = []
+    for listed_names in measure.metric or ():  # with commas between them
+        names += [name.strip() for name in listed_names.split(",") if name.strip()]
     if names == ["all"]:
         metrics = tuple(TEXT_METRICS)
     else:
@@ -698,7 +695,7 @@ def show(
         _check_several_scans(len(out), about_one_scan, has_pages=True)
     elif len(out) > 1:
         _check_several_scans(len(out), about_one_scan | about_one_screen, has_pages=has_pages)
-    head_place = None
+    head_place = None  # (layer, head)
     if head is not None:
         head_place = parse_heads(head)[0]  # a screen shows one head: of several the first
     else:
@@ -714,7 +711,7 @@ def show(
         _write_page(environment, scans, html, view.lang)
     if site is not None:
         _write_site(environment, scans, site, view.lang)
-    if len(out) > 1 and not is_beside:
+    if len(out) > 1 and not is_beside:  # of several scans there are pages alone, and no screen
         return
     alike_heads = None
     shades = None
@@ -927,7 +924,7 @@ def _with_named_files(
     from attncli.scan.plan import plan_rule_files, with_files_at
 
     paths_by_digest = {file.sha256: file.path for file in map(load_metric_file, metric_paths)}
-    places = []
+    given_paths = []  # of metrics, then of rules, in the plan's order
     for file in scan_plan.measures.metric_files:
         if file.sha256 not in paths_by_digest:
             what = message("this scan measured with a file of metrics, and verifying runs its code")
@@ -935,7 +932,7 @@ def _with_named_files(
                 "--metric-file FILE, the file with sha256 {digest}", digest=file.sha256
             )
             raise UsageError(what, expected=expected)
-        places.append(paths_by_digest[file.sha256])
+        given_paths.append(paths_by_digest[file.sha256])
 
     paths_by_digest = {file.sha256: file.path for file in plan_rule_files(load_rules(rule_paths))}
     for rule_file in scan_plan.measures.rule_files:
@@ -945,11 +942,11 @@ def _with_named_files(
                 expected="--rule-file FILE, the file with sha256 {digest}",
                 digest=rule_file.sha256,
             )
-        places.append(paths_by_digest[rule_file.sha256])
+        given_paths.append(paths_by_digest[rule_file.sha256])
 
     # a plan's places are those of the corpus first, then of metrics, then of rules
-    corpus_places = scan_plan.places[: len(scan_plan.files)]
-    return with_files_at(scan_plan, [*corpus_places, *places])
+    corpus_paths = scan_plan.places[: len(scan_plan.files)]
+    return with_files_at(scan_plan, [*corpus_paths, *given_paths])
 
 
 ExportOutput = Annotated[OutputOptions, only("color", "ascii", "lang", "quiet", "debug")]
@@ -1133,12 +1130,10 @@ def _shade_examples(environment: Environment, scan: Scan, density: int, model: M
     from attncli.scan.sampled_texts import shading
 
     plan, document = scan
-    texts = {
-        (head.layer, head.head): {
-            (example.file, example.line): example.text
-            for example in examples_of(document, head, DENSITIES[density])
-        }
-        for head in document.heads
-    }
+    texts = {}
+    for head in document.heads:
+        examples = examples_of(document, head, DENSITIES[density])
+        head_texts = {(example.file, example.line): example.text for example in examples}
+        texts[head.layer, head.head] = head_texts
     with progress(environment, message("{examples} heads", examples=len(texts))) as on_progress:
         return shading(plan, model, texts, progress=on_progress)

@@ -67,29 +67,28 @@ def alike_heads(
     based on the Shannon entropy, 1991.
     """
     held_model = hold_weights(model)
-    every = plan.heads
-    chosen = [every.index(place) for place in places]
+    all_heads = plan.heads
+    chosen = [all_heads.index(place) for place in places]
     divergences = _divergences(plan, held_model, chosen, texts, progress)
-    common, chance = _shared_subspaces(held_model, every, chosen)
-    result = {}
+    kernels, chance = _shared_subspaces(held_model, all_heads, chosen)
+    alike_by_place = {}
     for row, place in enumerate(places):
-        over_texts = divergences[:, row]
+        head_divergences = divergences[:, row]  # [text, head]
         # the smaller the mean divergence, the more alike
-        nearest = _most_alike(every, place, -_finite_mean(over_texts))
+        by_doing = []
+        for index in _most_alike(all_heads, place, -_finite_mean(head_divergences)):
+            by_doing.append(_alike_head(all_heads[index], head_divergences[:, index]))
         by_weights = []
-        if common is not None:
-            for index in _most_alike(every, place, common[row]):
-                layer, head = every[index]
-                kernel = float(common[row, index])
+        if kernels is not None:
+            for index in _most_alike(all_heads, place, kernels[row]):
+                layer, head = all_heads[index]
+                kernel = float(kernels[row, index])
                 by_weights.append(AlikeHead(layer=layer, head=head, value=kernel, ci95=None))
-        result[place] = AlikeHeads(
-            texts=len(divergences),
-            by_doing=[_alike_head(every[index], over_texts[:, index]) for index in nearest],
-            by_weights=by_weights,
-            chance=chance,
+        alike_by_place[place] = AlikeHeads(
+            texts=len(divergences), by_doing=by_doing, by_weights=by_weights, chance=chance
         )
     progress(1.0)
-    return result
+    return alike_by_place
 
 
 def _divergences(
@@ -113,7 +112,7 @@ def _divergences(
     for number, text in enumerate(texts):
         progress(number / len(texts))
         tokens = truncate(model.tokenizer.encode(text), limit)
-        if not 2 <= len(tokens) <= LONGEST_COMPARED:
+        if not 2 <= len(tokens) <= LONGEST_COMPARED:  # one token has no other to look at
             continue
         steps += len(chosen) * len(plan.heads) * len(tokens) ** 2
         if steps > STEPS:
@@ -135,10 +134,9 @@ def _finite_mean(values: Floats) -> Floats:
     any.
     """
     is_finite = np.isfinite(values)
+    sums = np.where(is_finite, values, 0.0).sum(0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(
-            is_finite.any(0), np.where(is_finite, values, 0.0).sum(0) / is_finite.sum(0), np.inf
-        )
+        return np.where(is_finite.any(0), sums / is_finite.sum(0), np.inf)
 
 
 def _most_alike(every: Sequence[Place], place: Place, likeness: Floats) -> list[int]:
@@ -165,9 +163,11 @@ def _alike_head(place: Place, values: Floats) -> AlikeHead:
     mean = float(finite.mean())
     ends = None
     if finite.size >= LEAST_TEXTS:
-        half = reach(finite.size - 1) * float(finite.std(ddof=1)) / finite.size**0.5
+        standard_error = float(finite.std(ddof=1)) / finite.size**0.5
+        half = reach(finite.size - 1) * standard_error
         ends = [_as_distance(mean - half), _as_distance(mean + half)]
-    return AlikeHead(layer=place[0], head=place[1], value=_as_distance(mean), ci95=ends)
+    layer, head = place
+    return AlikeHead(layer=layer, head=head, value=_as_distance(mean), ci95=ends)
 
 
 def _as_distance(divergence: float) -> float:
@@ -193,6 +193,7 @@ def _shared_subspaces(
         for layer in model.spec.attending():
             matrices += head_matrices(model, layer, EVERY)
     shapes = {(head.w_v.shape, head.w_o.shape) for head in matrices}
+    # only matrices of all heads, and all of one shape, are compared
     if len(matrices) != len(every) or len(shapes) > 1:
         return None, None
     width, rank = matrices[0].w_v.shape
@@ -200,7 +201,9 @@ def _shared_subspaces(
         return None, None
     # the mean of two kernels: of what values read, and of what heads write
     shares = np.zeros((len(chosen), len(every)))
-    for bases in ([basis(head.w_v) for head in matrices], [basis(head.w_o.T) for head in matrices]):
+    value_bases = [basis(head.w_v) for head in matrices]
+    output_bases = [basis(head.w_o.T) for head in matrices]
+    for bases in (value_bases, output_bases):
         for row, index in enumerate(chosen):
             first = bases[index]
             for column, second in enumerate(bases):
