@@ -262,7 +262,7 @@ SAMPLE = model_number(
 )
 D_MODEL = weights_number(help="Width of the token vectors. [default: 64]")
 NUM_HEADS = weights_number(help="Number of heads. [default: 1]")
-EIGHT = 8
+SEEDED_HEADS = 8
 """Heads that seeded weights have where several are compared and `--num-heads` does not say."""
 EIGHT_HEADS = redeclare(NUM_HEADS, help="Number of heads. [default: 8]")
 D_K = weights_number(help="Width of a query and key. [default: d_model/heads]")

@@ -226,7 +226,7 @@ def _live_source(
 
     # without a checkpoint, a layer of eight heads, unless `--num-heads` says otherwise
     loaded_model = request.model(
-        environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT
+        environment, setup, tokenizer=text.tokenizer, heads=declarations.SEEDED_HEADS
     )
     source_text = request.one_text(environment, text)
     with request.errors_located_in(source_text):

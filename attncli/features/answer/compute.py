@@ -69,6 +69,8 @@ Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 TIMES = 2.0
 """How many times the largest change of a random span a region must lose to matter."""
+QUARTER = 0.25
+"""The part of the largest weight from which on a region may be one of those that hide each other."""
 SENTENCE = re.compile(r".+?(?:[.!?]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”’」』]*|\n|$)\s*", re.DOTALL)
 """A sentence and the blanks behind it: up to marks that end one, with closing quotes and brackets,
 before a blank (3.14 ends none); up to such marks of Chinese or Japanese; or up to the end of a line."""
@@ -250,26 +252,26 @@ def answer(
         each_head=each_head,
         file=file,
     )
-    done = _Progress(results, on_result, progress)
+    run_log = _RunLog(results, on_result, progress)
     # the order matters: each step chooses what it runs by the results of those before it
     try:
-        work.measure(cuts, done)
-        work.compare_with_random(done)
-        work.write_others(done)
-        work.cut_hidden(done)
-        work.weigh(done)
-        work.cut_heads(done)
+        work.measure(cuts, run_log)
+        work.compare_with_random(run_log)
+        work.write_others(run_log)
+        work.cut_hidden(run_log)
+        work.weigh(run_log)
+        work.cut_heads(run_log)
     except KeyboardInterrupt:
         # a document needs the uncut run, which records attention, and the run without one region
         if results.attention and len(results.logprobs) > 1:
-            on_interruption(work.document(results, [done.interruption_note()]))
+            on_interruption(work.document(results, [run_log.interruption_note()]))
         raise
     progress(1.0)
     file.drop()
     return work.document(results)
 
 
-class _Progress:
+class _RunLog:
     """Counts the runs and tokens that are planned and done, calls the two callbacks of `answer`, and
     holds the results."""
 
@@ -383,49 +385,53 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         heads put weight when they look for nothing), booleans [key]."""
         return resting_keys(self.runs.tokens, self.runs.model.identity.source)
 
-    def measure(self, cuts: Sequence[Cut], done: _Progress) -> None:
+    def measure(self, cuts: Sequence[Cut], run_log: _RunLog) -> None:
         """Run those of these cuts that have no result yet, and store their results.
 
-        done: has the results of the runs so far, and counts further ones.
+        run_log: has the results of the runs so far, and counts further ones.
         """
-        finished = done.results.logprobs
+        finished = run_log.results.logprobs
         missing = [cut for cut in cuts if cut.key not in finished]
         if not missing:
             return
 
         # a model whose runs cannot continue from stored keys and values
         if not self.runs.can_resume:
-            done.plan(len(missing), self.runs.planned_tokens(missing))
-            for run in self.runs.run(missing, done.add_tokens):
-                self._keep(run, done)
+            run_log.plan(len(missing), self.runs.planned_tokens(missing))
+            for run in self.runs.run(missing, run_log.add_tokens):
+                self._keep(run, run_log)
             return
 
         # else the uncut run comes first, and each other run continues it from its first cut
         others = [cut for cut in missing if cut.key != OWN.key]
         planned = self.runs.planned_tokens(others, after_own=True)
-        done.plan(len(missing), planned + self.own.tokens_to_run)
-        own_keys, own_run = self.own.run(done.add_tokens)
+        run_log.plan(len(missing), planned + self.own.tokens_to_run)
+        own_keys, own_run = self.own.run(run_log.add_tokens)
         if own_run is not None and own_run.cut.key not in finished:
-            self._keep(own_run, done)
-        for run in self.runs.run(others, done.add_tokens, own_keys):
-            self._keep(run, done)
+            self._keep(own_run, run_log)
+        for run in self.runs.run(others, run_log.add_tokens, own_keys):
+            self._keep(run, run_log)
 
-    def _keep(self, run: CutRun, done: _Progress) -> None:
+    def _keep(self, run: CutRun, run_log: _RunLog) -> None:
         """Store the log probabilities of a run and, of the uncut run, the share of attention that
         the answer's queries give to each region; then count the run.
 
-        done: has the results of the runs so far, and counts further ones.
+        run_log: has the results of the runs so far, and counts further ones.
         """
         if run.shares is not None:
-            # attention [query, key] without the keys on which heads put weight, looking for nothing
-            free = run.shares * ~self.rest_mask[: run.shares.shape[1]]
-            whole = np.maximum(free.sum(1), TINY)
-            parts = [(free[:, list(leaf.tokens)].sum(1) / whole).mean() for leaf in self.leaves]
-            # rounding may leave a share a little above 1
-            done.results.attention[:] = [float(min(part, 1.0)) for part in parts]
-        done.results.logprobs[run.cut.key] = run.logprobs.tolist()
-        self.file.keep(done.results)
-        done.add_run()
+            # attention [query, key] without the keys on which heads put weight, looking for nothing;
+            # each region's part of what is left of a row, a mean over the rows
+            attention = run.shares * ~self.rest_mask[: run.shares.shape[1]]
+            row_sums = np.maximum(attention.sum(1), TINY)
+            shares = []
+            for leaf in self.leaves:
+                region_sums = attention[:, list(leaf.tokens)].sum(1)
+                share = float((region_sums / row_sums).mean())
+                shares.append(min(share, 1.0))  # rounding may leave it a little above 1
+            run_log.results.attention[:] = shares
+        run_log.results.logprobs[run.cut.key] = run.logprobs.tolist()
+        self.file.keep(run_log.results)
+        run_log.add_run()
 
     def changes(self, results: AnswerResults, key: str) -> Floats:
         """How much the cut of this key changes the log probability of each token of the answer,
@@ -440,23 +446,23 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         losses = {place: self.changes(results, f"region {place}").mean() for place in places}
         return sorted(places, key=lambda place: (losses[place], place))
 
-    def compare_with_random(self, done: _Progress) -> None:
+    def compare_with_random(self, run_log: _RunLog) -> None:
         """For the regions of the largest loss, at most `MOST_COMPARED`, also cut random spans of as
         many tokens each, as controls. Later spans avoid regions that already proved to matter.
 
-        done: has the results of the runs so far, and counts further ones.
+        run_log: has the results of the runs so far, and counts further ones.
         """
         accepted: list[int] = []
         compared = 0
-        for place in self.rank_regions(done.results):
-            loss = -self.changes(done.results, f"region {place}").mean()
+        for place in self.rank_regions(run_log.results):
+            loss = -self.changes(run_log.results, f"region {place}").mean()
             if self.leaves[place].name not in self.sources or loss < LITTLE:
                 continue
             spans = self.random_spans(place, accepted)
             cuts = [Cut(f"random {place} {number}", (span,)) for number, span in enumerate(spans)]
-            self.measure(cuts, done)
+            self.measure(cuts, run_log)
             compared += 1
-            if self.matters(done.results, place):
+            if self.matters(run_log.results, place):
                 accepted.append(place)
             if compared == MOST_COMPARED:
                 return
@@ -473,24 +479,24 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             return used
         return [first]
 
-    def write_others(self, done: _Progress) -> None:
+    def write_others(self, run_log: _RunLog) -> None:
         """Let the model answer without each region that the answer rests on.
 
-        done: has the results of the runs so far, and counts further ones.
+        run_log: has the results of the runs so far, and counts further ones.
         """
         places = [
             place
-            for place in self.written_places(done.results)
-            if f"region {place}" not in done.results.others
+            for place in self.written_places(run_log.results)
+            if f"region {place}" not in run_log.results.others
         ]
         prompt = len(self.tokens)
-        done.plan(runs=0, tokens=prompt * len(places))  # they have no result that is counted
+        run_log.plan(runs=0, tokens=prompt * len(places))  # they have no result that is counted
         for place in places:
             cut = Cut(f"region {place}", (self.leaves[place].tokens,))
             ids, ended = self.runs.write(cut, self.length)
-            done.results.others[cut.key] = WrittenAnswer(ids, ended)
-            self.file.keep(done.results)
-            done.add_tokens(prompt)
+            run_log.results.others[cut.key] = WrittenAnswer(ids, ended)
+            self.file.keep(run_log.results)
+            run_log.add_tokens(prompt)
 
     def other_answer(self, results: AnswerResults, place: int) -> OtherAnswer | None:
         """The part of the document on what the model writes without the region at `place`; None
@@ -581,7 +587,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             return []
         fit, _ = fitted_model
         weights = fit.weights
-        least = max(LITTLE, float(weights.max()) / 4)
+        least = max(LITTLE, QUARTER * float(weights.max()))
         places = []
         for place, weight in zip(self.source_places(), weights, strict=True):
             loss = max(-float(self.changes(results, f"region {place}").mean()), 0.0)
@@ -620,13 +626,13 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             del group[least]
         return [], []
 
-    def cut_hidden(self, done: _Progress) -> None:
+    def cut_hidden(self, run_log: _RunLog) -> None:
         """Run the cuts of several regions at once that `hidden_group` needs to decide which regions
         hide each other, until it needs no more."""
-        _, cuts = self.hidden_group(done.results)
+        _, cuts = self.hidden_group(run_log.results)
         while cuts:
-            self.measure(cuts, done)
-            _, cuts = self.hidden_group(done.results)
+            self.measure(cuts, run_log)
+            _, cuts = self.hidden_group(run_log.results)
 
     def hidden_part(self, results: AnswerResults) -> HiddenRegions | UnsetType:
         """The part of the document on regions that hide each other. UNSET without such regions, and
@@ -654,13 +660,13 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         leaf = self.leaves[ranked[0]]
         return replace(self.weighing, name=leaf.name, keys=leaf.tokens)
 
-    def weigh(self, done: _Progress) -> None:
+    def weigh(self, run_log: _RunLog) -> None:
         """Run with attention on a region multiplied by each factor in turn; as controls, run with
         attention on random spans of as many tokens multiplied by the factor that was asked for.
 
-        done: has the results of the runs so far, and counts further ones.
+        run_log: has the results of the runs so far, and counts further ones.
         """
-        weighing = self.choose_weighing(done.results)
+        weighing = self.choose_weighing(run_log.results)
         if weighing is None:
             return
         # factor 1 changes nothing: its result is the uncut run's
@@ -675,7 +681,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
                 Cut(f"dose-random {number}", change=replace(weighing, keys=span))
                 for number, span in enumerate(spans)
             ]
-        self.measure(cuts, done)
+        self.measure(cuts, run_log)
 
     def dose_part(self, results: AnswerResults) -> AnswerDoses | UnsetType:
         """The part of the document on doses; UNSET until all doses of the region are known.
@@ -720,27 +726,28 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
                 return place
         return next((place for place in ranked if self.matters(results, place) is None), None)
 
-    def cut_heads(self, done: _Progress) -> None:
+    def cut_heads(self, run_log: _RunLog) -> None:
         """Estimate how much of the effect of the most important region each head carries; then cut
         the links to it in the first of these heads, one by one and together, and in all heads.
 
-        done: has the results of the runs so far, and counts further ones.
+        run_log: has the results of the runs so far, and counts further ones.
         """
-        place = self.most_used_region(done.results)
+        place = self.most_used_region(run_log.results)
         if not self.each_head or place is None:
             return
         keys = self.leaves[place].tokens
-        if not done.results.estimates:
-            # mostly it has run already; its tokens are not planned, so that nobody counts them
-            own, _run = self.own.run(lambda count: None)
-            done.results.estimates[:] = head_estimates(self.runs, own, keys)
-            self.file.keep(done.results)
-        chosen = [(row.layer, row.head) for row in largest_losses(done.results.estimates)]
-        every = [(row.layer, row.head) for row in done.results.estimates]
+        if not run_log.results.estimates:
+            # mostly it has run already, and its result is known; its tokens are not planned, so that
+            # nobody counts them
+            own, _ = self.own.run(lambda count: None)
+            run_log.results.estimates[:] = head_estimates(self.runs, own, keys)
+            self.file.keep(run_log.results)
+        chosen = [(row.layer, row.head) for row in largest_losses(run_log.results.estimates)]
+        every = [(row.layer, row.head) for row in run_log.results.estimates]
         groups = {f"head {layer} {head}": [(layer, head)] for layer, head in chosen}
         groups |= {TOGETHER: chosen, EVERY: every}
         cuts = [Cut(key, change=HeadLinks(keys, tuple(heads))) for key, heads in groups.items()]
-        self.measure(cuts, done)
+        self.measure(cuts, run_log)
 
     def carriers_part(self, results: AnswerResults) -> CarryingHeads | UnsetType:
         """The part of the document on the heads that carry the region that the answer depends on
@@ -829,7 +836,9 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
                     even=float(even[place]),
                     logprob=float(np.mean(results.logprobs[f"region {place}"])),
                     change=float(changes.mean()),
-                    by_sentence=np.array([changes[s.first : s.stop].mean() for s in sentences]),
+                    by_sentence=np.array(
+                        [changes[sentence.first : sentence.stop].mean() for sentence in sentences]
+                    ),
                     random=random,
                     matters=self.matters(results, place),
                     other_answer=self.other_answer(results, place),
@@ -899,23 +908,28 @@ def _sentences(text: str, spans: Sequence[tuple[int, int]]) -> list[AnswerSenten
     spans: where each token begins and ends in the text, in characters.
     """
     ends = [match.end() for match in SENTENCE.finditer(text)] or [len(text)]
-    # the number of the sentence of each token; blanks behind the last sentence count to it
-    places = [
-        next((number for number, end in enumerate(ends) if stop <= end), len(ends) - 1)
-        for _, stop in spans
-    ]
+
+    def sentence_number(position: int) -> int:
+        """The number of the sentence in which a character stands; blanks behind the last sentence
+        count to it."""
+        for number, end in enumerate(ends):
+            if position <= end:
+                return number
+        return len(ends) - 1
+
+    numbers = [sentence_number(stop) for _, stop in spans]  # of each token
     result: list[AnswerSentence] = []
-    waiting: list[int] = []
-    for number in sorted(set(places)):
-        members = [*waiting, *(token for token, place in enumerate(places) if place == number)]
+    blank_tokens: list[int] = []  # of sentences of blanks alone, which join the next one
+    for number in sorted(set(numbers)):
+        own_tokens = [token for token, own_number in enumerate(numbers) if own_number == number]
+        members = [*blank_tokens, *own_tokens]
         start, _ = spans[members[0]]
         _, stop = spans[members[-1]]
         sentence = text[start:stop].strip()
-        # a sentence of blanks alone joins the next one
-        if not sentence and number < max(places):
-            waiting = members
+        if not sentence and number < max(numbers):
+            blank_tokens = members
             continue
-        waiting = []
+        blank_tokens = []
         result.append(AnswerSentence(text=sentence, first=members[0], stop=members[-1] + 1))
     return result
 
@@ -1103,11 +1117,11 @@ def _parse_weighing(
         return None
     if "=" in weigh:
         return find_weighing(weigh, tokens, regions, heads=heads, note=note)
-    chosen = None
+    heads_once = None
     if heads is not None:
         # each head once, in the order asked for
-        chosen = tuple(dict.fromkeys(heads))
-    return Weighing(name="", keys=(), factor=read_factor(weigh), heads=chosen)
+        heads_once = tuple(dict.fromkeys(heads))
+    return Weighing(name="", keys=(), factor=read_factor(weigh), heads=heads_once)
 
 
 def _refuse(model: Model, regions: Sequence[Region]) -> None:

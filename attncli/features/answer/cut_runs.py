@@ -80,7 +80,7 @@ class TokenStretch(Struct, frozen=True):
 
 
 class _Path(Struct, frozen=True):
-    """A cut and where it changes a run: (token, region) in ascending order.
+    """A cut and where it changes a run: (token, number of the change) in ascending order.
 
     passed: how many of these lie behind.
     """
@@ -103,7 +103,7 @@ class _Path(Struct, frozen=True):
 
 
 LOOKS = -1
-"""In place of a region: where the own run begins to be looked at."""
+"""In place of a change's number: from this token on the own run's attention is recorded."""
 
 
 class CutRuns(Struct, frozen=True):
@@ -244,7 +244,7 @@ class CutRuns(Struct, frozen=True):
         prompt = TokenStretch(depth=0, start=0, stop=count, cut=cut, ends=())
         state = self._extended_state(START, prompt)
         assert state.tail is not None
-        kept = self._kept_tokens(self.tokens[:count], cut, start=0)
+        tokens = self._kept_tokens(self.tokens[:count], cut, start=0)  # and all that are written
         past = dict(state.past)
         tail = state.tail
         ids: list[int] = []
@@ -262,12 +262,12 @@ class CutRuns(Struct, frozen=True):
 
             # run the new token alone, or all tokens where their keys change with the length
             ids.append(number)
-            kept.append(replace(entry, index=len(kept)))
-            running = kept[-1:]
-            if not keeps_past(model.spec, before=len(kept) - 1, after=len(kept)):
+            tokens.append(replace(entry, index=len(tokens)))
+            tokens_to_run = tokens[-1:]
+            if not keeps_past(model.spec, before=len(tokens) - 1, after=len(tokens)):
                 past = {}
-                running = kept
-            tail, _looked = self._run(running, past, cut, looks=False)
+                tokens_to_run = tokens
+            tail, _ = self._run(tokens_to_run, past, cut, looks=False)
         return ids, False
 
     def _kept_tokens(self, tokens: Sequence[Token], cut: Cut, start: int) -> list[Token]:
@@ -301,10 +301,11 @@ class CutRuns(Struct, frozen=True):
             start = len(self.tokens)
             if event is not None:
                 # no later than the first query whose output predicts the answer in such a run
-                start = min(event[0], *(self._first_asking(path.cut) for path in group))
+                place, _ = event
+                start = min(place, *(self._first_predicting(path.cut) for path in group))
             yield from self._branches([(group, start, 0)])
 
-    def _first_asking(self, cut: Cut) -> int:
+    def _first_predicting(self, cut: Cut) -> int:
         """The first token whose query must run again so that each token of the answer is predicted:
         where the text of regions is left out, the first of the last remaining tokens, as many as
         the answer has. The end of the text where no token is left out.
@@ -313,8 +314,8 @@ class CutRuns(Struct, frozen=True):
             return len(self.tokens)
         left_out = {token for region in cut.regions for token in region}
         places = [place for place in range(len(self.tokens)) if place not in left_out]
-        asking = places[-len(self.answer) :]  # all that remain, where they are fewer
-        return asking[0]
+        predicting = places[-len(self.answer) :]  # all that remain, where they are fewer
+        return predicting[0]
 
     def _events(self, cut: Cut, numbers: dict[object, int]) -> tuple[tuple[int, int], ...]:
         """Where a cut makes its run differ, as (token, number of the change) in ascending order: for
@@ -372,8 +373,10 @@ class CutRuns(Struct, frozen=True):
             ]
             if not pending:
                 return len(self.tokens), []
-            # a single run has no other to part from; only the uncut one stops to be recorded
-            if len(paths) == 1 and paths[0].events[-1][1] != LOOKS:
+            # a single run has no other to part from; only the uncut one, whose one event that is,
+            # stops to be recorded
+            _, last_change = paths[0].events[-1]
+            if len(paths) == 1 and last_change != LOOKS:
                 return len(self.tokens), []
             stop = min(pending)
             groups: dict[tuple[int, int] | None, list[_Path]] = {}
@@ -399,7 +402,7 @@ class CutRuns(Struct, frozen=True):
         if not tokens:
             return state
 
-        # a long text runs in blocks, unless its keys change with its length
+        # a long text runs in blocks of `step` tokens, unless its keys change with its length
         step = len(tokens)
         count = len(self.tokens)
         if count > LONG and keeps_past(self.model.spec, before=1, after=count):
@@ -456,17 +459,18 @@ class CutRuns(Struct, frozen=True):
             idle=True,
         )
         after: Array | None = None
-        sums: list[Floats] = []
+        layer_means: list[Floats] = []  # over heads, [token, key], without learned keys
         for trace in traces:
             if looks and trace.layer in attending:
                 weights = np.asarray(self.model.backend.numpy(trace.stages["weights"]), np.float64)
-                sums.append(weights[..., : len(self.tokens)].mean(0))
+                layer_means.append(weights[..., : len(self.tokens)].mean(0))
             if trace.layer == last:
                 after = trace.after
         assert after is not None
-        if not sums:
+        # none where attention is not recorded, or no layer attends
+        if not layer_means:
             return after, None
-        return after, np.mean(sums, 0)
+        return after, np.mean(layer_means, 0)
 
     def _interventions(self, cut: Cut, queries: range) -> Interventions:
         """What a run must change in attention to make a cut, for these queries: {} where none of

@@ -28,6 +28,7 @@ from attncli.features.answer.document import AnswerDocument, AnswerEffect
 from attncli.language import say
 
 SIZE = 8.5
+"""Points of the letters of remarks and titles."""
 BARS = 150.0
 """Points of the longest bars."""
 APART = 18.0
@@ -134,8 +135,8 @@ def _draw_panels(
     bottom = _draw_changes(drawing, effects, edge, top, wide, view)
     if beside:
         # attention goes one way from 0, and has at most 0.7 of the width of changes
-        share = min(0.7 * BARS, room - APART - wide)
-        return _draw_attention(drawing, effects, edge + wide + APART, top, share, view)
+        attention_wide = min(0.7 * BARS, room - APART - wide)
+        return _draw_attention(drawing, effects, edge + wide + APART, top, attention_wide, view)
     top = bottom + 14
     _write_names(drawing, names, edge, top)
     return _draw_attention(drawing, effects, edge, top, wide, view)

@@ -110,7 +110,7 @@ class _BackwardRun:
         self._keys = keys
         # attention on the region is told without keys where heads put weight, looking for nothing
         rest = resting_keys(runs.tokens, runs.model.identity.source)
-        self._looked_at = [key for key in keys if not rest[key]]
+        self._keys_told = [key for key in keys if not rest[key]]
         self._tokens: list[Token] = list(runs.tokens[runs.first_query :])
 
     def estimates(self) -> list[HeadEstimate]:
@@ -118,7 +118,7 @@ class _BackwardRun:
         hidden from them; then estimate each head's effect as gradient × change of its output."""
         spec = self._model.spec
         store = self._model.store
-        store.expect(range(len(spec.blocks)))
+        store.expect(range(len(spec.blocks)))  # all will be read: a file is read ahead
         hidden: Array = store.embed(self._plain, self._tokens)
         variables: list[Variable] = []
         # of each attending layer: its number, by how much a cut changes what heads pass on, and
@@ -140,10 +140,12 @@ class _BackwardRun:
             cut_context = self._context(layer, frozenset(), self._hide_region(layer))
             run_block(self._plain, block, cut, self._array(entering), cut_context, layer)
             variables.append(watched.slope)
-            shares = self._numbers(trace.stages["weights"])[..., self._looked_at].sum(-1)
+            # [head, query], each query's weight on the region; then the mean over queries
+            shares = self._numbers(trace.stages["weights"])[..., self._keys_told].sum(-1)
             layers.append((layer, self._numbers(cut.passed) - passed, shares.mean(-1)))
         slopes = gradients(self._mean_logprob(hidden), variables)
         result = []
+        # slope and change are [token, head·dim]
         for (layer, change, attention), slope in zip(layers, slopes, strict=True):
             heads = spec.blocks[layer].attention.heads
             # summed over the tokens and over the entries of each head's output
@@ -202,11 +204,13 @@ class _BackwardRun:
         backend = self._backend
         outer = cache_weights(self._model.store.outer(self._plain))
         scores = logits(self._model.spec, outer, backend, hidden)
-        # log softmax at the answer's tokens, picked by a matrix of 0 and 1, which has a gradient
+        # log softmax at the answer's tokens: each one's score less ln Σ exp(scores). The maximum is
+        # subtracted so that no exponential overflows. The token's score is picked by a sum with a row
+        # of zeros and a 1, as indexing has no gradient here
         shifted = scores - backend.max(scores, -1)
-        chosen = np.zeros(tuple(scores.shape), self._plain.dtype)
-        chosen[np.arange(len(chosen)), list(self._runs.answer)] = 1.0
-        logprobs = backend.sum(shifted * cast("Array", chosen), -1) - backend.log(
-            backend.sum(backend.exp(shifted), -1)
-        )
+        one_hot = np.zeros(tuple(scores.shape), self._plain.dtype)
+        one_hot[np.arange(len(one_hot)), list(self._runs.answer)] = 1.0
+        token_scores = backend.sum(shifted * cast("Array", one_hot), -1)
+        totals = backend.log(backend.sum(backend.exp(shifted), -1))
+        logprobs = token_scores - totals  # [token, 1], as sums keep their axis
         return backend.sum(logprobs.reshape((1, -1)), -1) / len(self._tokens)

@@ -44,6 +44,8 @@ LISTED = 5
 """Lines from which on a text is shown line by line: a list, or paragraphs."""
 MOST_NAMED = 4
 """Regions that the answer names."""
+LETTERS = 400
+"""Characters of what the model wrote that a screen shows, unless it is full."""
 
 
 PLAIN_COLUMNS = (
@@ -148,7 +150,7 @@ def _answer_part(document: AnswerDocument, view: View) -> Lines:
 
 def _written_text(text: str, view: View) -> str:
     """What a model wrote, in quotes: in a brief or a full view the whole text, line by line where it
-    has `LISTED` or more in a brief one; else its first 400 characters in one line."""
+    has `LISTED` or more in a brief one; else its first `LETTERS` characters in one line."""
     text = text.strip()
     lines = [row for row in text.splitlines() if row.strip()]
     if view.brief and len(lines) < LISTED:
@@ -156,7 +158,7 @@ def _written_text(text: str, view: View) -> str:
     if view.brief or view.full:
         whole = "\n".join(safe(row, ascii=view.ascii) for row in text.splitlines())
         return say(view, '"{text}"', text=whole)
-    return quote_text(short(text, 400, view), view)
+    return quote_text(short(text, LETTERS, view), view)
 
 
 def _effect_table(document: AnswerDocument, view: View) -> Lines:
@@ -214,21 +216,21 @@ def _sentence_table(document: AnswerDocument, view: View) -> Lines:
     places = range(len(document.answer.sentences))
     # those of the largest loss of any sentence (a loss is below 0), in the order of the document
     largest = sorted(effects, key=lambda effect: min(effect.by_sentence))[:MOST_NAMED]
-    chosen = [effect for effect in effects if effect in largest]
+    regions_shown = [effect for effect in effects if effect in largest]
     # cells of a sentence: a third, which leaves some ten for each of `MOST_NAMED` changes
     width = max(view.width // 3, 16)
     rows = [
         [
             quote_text(short(document.answer.sentences[place].text, width, view), view),
-            *(format_signed(float(effect.by_sentence[place]), 2) for effect in chosen),
+            *(format_signed(float(effect.by_sentence[place]), 2) for effect in regions_shown),
         ]
         for place in places
     ]
     return table(
-        [message("sentence"), *(leaf_name(document, effect, view) for effect in chosen)],
+        [message("sentence"), *(leaf_name(document, effect, view) for effect in regions_shown)],
         rows,
         view,
-        align=["left", *["right"] * len(chosen)],
+        align=["left", *["right"] * len(regions_shown)],
         title=message("which sentence used which region"),
         note=message("change of the mean log probability a token, in nats"),
     )

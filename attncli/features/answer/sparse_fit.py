@@ -26,6 +26,7 @@ PENALTY = 0.01
 TOLERANCE = 1e-12
 """The largest change of a weight in a round after which no more rounds follow."""
 ROUNDS = 10_000
+"""Rounds over all weights at most."""
 
 
 class SparseFit(Struct, frozen=True, eq=False):
@@ -119,10 +120,11 @@ def rank_score(predicted: Floats, values: Floats) -> tuple[float, float, float] 
     draws = []
     for shares in resample(len(values)):
         # a resample gives the share of each value: repeat it as often as it was drawn
-        chosen = np.repeat(np.arange(len(values)), np.rint(shares * len(values)).astype(int))
-        drawn = rank_correlation(predicted[chosen], values[chosen])
-        if drawn is not None:
-            draws.append(drawn)
+        times = np.rint(shares * len(values)).astype(int)
+        indices = np.repeat(np.arange(len(values)), times)
+        correlation = rank_correlation(predicted[indices], values[indices])
+        if correlation is not None:  # None where the values drawn are all alike
+            draws.append(correlation)
     if not draws:
         return None
     low, high = np.percentile(draws, (2.5, 97.5))

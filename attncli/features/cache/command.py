@@ -76,7 +76,11 @@ def cache(
     else:
         budgets = sorted({*request.whole_numbers(budget, "--budget")})
     loaded_model = request.model(
-        environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT, many_runs=True
+        environment,
+        setup,
+        tokenizer=text.tokenizer,
+        heads=declarations.SEEDED_HEADS,
+        many_runs=True,
     )
     from attncli.features.cache import compute as caches
     from attncli.inputs.hub import own_cache_folder

@@ -22,7 +22,7 @@ LONGEST_WORD = 4
 dictionaries list, nearly all have two to four. What is longer is rather a clause."""
 
 
-class Alignment(Struct, frozen=True):
+class TokenAlignment(Struct, frozen=True):
     """Which tokens of texts A and B correspond: position a[k] with b[k], a rising, b too unless the
     texts hold the same tokens in another order.
 
@@ -35,7 +35,7 @@ class Alignment(Struct, frozen=True):
     only_b: tuple[int, ...]
 
 
-def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
+def align(a: Sequence[str], b: Sequence[str]) -> TokenAlignment:
     """Align two texts by their tokens, as a line-by-line comparison of files does.
 
     Each token has at most one partner and none crosses another. Equal texts align as they are, and
@@ -44,20 +44,20 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
     """
     if list(a) == list(b):
         everything = tuple(range(len(a)))
-        return Alignment(a=everything, b=everything, only_a=(), only_b=())
+        return TokenAlignment(a=everything, b=everything, only_a=(), only_b=())
     if Counter(a) == Counter(b):
         # of each token's text its positions in B, the last first, so that `pop` gives the first one left
         places: defaultdict[str, list[int]] = defaultdict(list)
         for index in range(len(b) - 1, -1, -1):
             places[b[index]].append(index)
-        return Alignment(
+        return TokenAlignment(
             a=tuple(range(len(a))), b=tuple(places[text].pop() for text in a), only_a=(), only_b=()
         )
     blocks = SequenceMatcher(a=list(a), b=list(b), autojunk=False).get_matching_blocks()
     pairs = [(block.a + index, block.b + index) for block in blocks for index in range(block.size)]
     indices_a = tuple(index for index, _ in pairs)
     indices_b = tuple(index for _, index in pairs)
-    return Alignment(
+    return TokenAlignment(
         a=indices_a,
         b=indices_b,
         only_a=tuple(sorted({*range(len(a))} - {*indices_a})),
@@ -65,7 +65,7 @@ def align(a: Sequence[str], b: Sequence[str]) -> Alignment:
     )
 
 
-def with_substitutions(pairs: Alignment, sides: Sequence[TextTokens]) -> Alignment:
+def with_substitutions(pairs: TokenAlignment, sides: Sequence[TextTokens]) -> TokenAlignment:
     """Add to an alignment of equal tokens each word that is replaced by another: "cat" and "dog"
     between the same neighbours become partners, token by token, where both have as many tokens.
 
@@ -92,7 +92,7 @@ def with_substitutions(pairs: Alignment, sides: Sequence[TextTokens]) -> Alignme
             new += zip(gap_a, gap_b, strict=True)
 
     partners = sorted([*order, *new])
-    return Alignment(
+    return TokenAlignment(
         a=tuple(first for first, _ in partners),
         b=tuple(second for _, second in partners),
         only_a=tuple(sorted(set(pairs.only_a) - {first for first, _ in new})),

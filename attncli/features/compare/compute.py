@@ -18,7 +18,7 @@ from attncli.documents import LeftOutKind, members
 from attncli.documents.header import tokens_of, warnings_of_sides
 from attncli.documents.parts import RunHead
 from attncli.errors import InputError, UsageError
-from attncli.features.compare.alignment import Alignment, align, with_substitutions
+from attncli.features.compare.alignment import TokenAlignment, align, with_substitutions
 from attncli.features.compare.document import (
     BothCounts,
     BothNumbers,
@@ -80,7 +80,7 @@ class MeasuredRows(Struct, frozen=True, eq=False):
     counts: which of their links may be the one that changed most, booleans [row, aligned key].
     """
 
-    pairs: Alignment
+    pairs: TokenAlignment
     rows: Ints
     counts: Bools
 
@@ -367,7 +367,7 @@ def _query_positions(
     return list(range(span.first, span.stop))
 
 
-def _pairs(a: RunDocument, b: RunDocument) -> Alignment:
+def _pairs(a: RunDocument, b: RunDocument) -> TokenAlignment:
     """Which tokens of the two sides correspond: equal ones, and words that stand in each other's
     place. Empty where no token is equal."""
     sides = [(tokens_of(side.tokens), side.text) for side in (a, b)]
@@ -474,7 +474,7 @@ def _narrower_exclusions(
     return [leave_out, without_neighbours, unknown]
 
 
-def _aligned_rows(a: RunDocument, pairs: Alignment, query: Sequence[int] | None) -> Ints:
+def _aligned_rows(a: RunDocument, pairs: TokenAlignment, query: Sequence[int] | None) -> Ints:
     """The queries to measure, as indices into the alignment, [row]: all for None. Raises InputError
     for a query that B lacks.
 
@@ -695,7 +695,7 @@ def _visible_pairs(
 
 
 def _visible_share(
-    weights: Floats, b: RunHead, queries: Sequence[int], pairs: Alignment
+    weights: Floats, b: RunHead, queries: Sequence[int], pairs: TokenAlignment
 ) -> float | None:
     """The share of A's weight that is on keys that B's queries see, too. None where B has no scores,
     so that its mask is not known, and where A has no weight.

@@ -19,7 +19,7 @@ from attncli.cli.answer import (
     documents_of_texts,
 )
 from attncli.cli.declarations import (
-    EIGHT,
+    SEEDED_HEADS,
     ChatOptions,
     OutputOptions,
     PairOptions,
@@ -258,7 +258,7 @@ def ablate(
     _refuse_beside_circuit(removal, setup)
     names = measures(measure_options)
     loaded_model = request.model(
-        environment, setup, tokenizer=text.tokenizer, heads=EIGHT, many_runs=True
+        environment, setup, tokenizer=text.tokenizer, heads=SEEDED_HEADS, many_runs=True
     )
     from attncli.features.effects import compute as effects
     from attncli.features.effects.places import reads_on
@@ -579,7 +579,7 @@ def logits(
         return
     view = validate_options(output, environment, "logits", files={"--html": page.html})
     validate_page(page, lines=text.lines, why=why)
-    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=SEEDED_HEADS)
 
     from attncli.features.effects import compute as effects
 
@@ -706,7 +706,7 @@ def patch(
         what = message("attn patch takes two texts, and {count} are given", count=len(sources))
         raise UsageError(what, expected="CLEAN and CORRUPT, or --chat FILE")
     loaded_model = request.model(
-        environment, setup, tokenizer=text.tokenizer, heads=EIGHT, many_runs=True
+        environment, setup, tokenizer=text.tokenizer, heads=SEEDED_HEADS, many_runs=True
     )
     texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]
     clean_tokens, corrupt_tokens = (

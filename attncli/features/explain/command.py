@@ -105,7 +105,7 @@ def chosen_layer(model: Model, options: ModelOptions) -> int:
 def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int | None]:
     """The layer and the head that `--layer` and `--head` name; None for one that is not given.
     Raises UsageError where either names several, InputError for what the model lacks."""
-    # heads with their layers, such as L5H11
+    # (layer, head) of each head that is named with its layer, such as L5H11
     pairs = request.named_heads(model.spec, options)
     if pairs:
         if len(pairs) > 1:
@@ -125,8 +125,8 @@ def chosen_place(model: Model, options: ModelOptions) -> tuple[int | None, int |
         layers = model.spec.attending()
     else:
         layers = [chosen_layer(model, options)]
-    most = max(model.spec.blocks[index].attention.heads for index in layers)
-    return layer, single_number(request.numbers(options.head, "head", most), "head")
+    head_count = max(model.spec.blocks[index].attention.heads for index in layers)
+    return layer, single_number(request.numbers(options.head, "head", head_count), "head")
 
 
 def refuse_search(
@@ -192,19 +192,18 @@ def check_steps(output: ExplainOutput, environment: Environment) -> None:
     """
     if not output.step:
         return
+    # whether each of these options is used
     formats = {
         "--json": output.json,
         "--ndjson": output.ndjson,
         "--plain": output.plain,
         "--brief": output.brief,
-    }
-    formats |= {
         "--output": output.file is not None,
         "--figure": output.svg is not None,
         "--html": output.page is not None,
     }
-    for name, value in formats.items():
-        if value:
+    for name, is_used in formats.items():
+        if is_used:
             raise UsageError(
                 "--step waits between the steps of a screen, and {format_option} has none",
                 expected="one of them",
@@ -259,7 +258,8 @@ def position(
     environment: Environment = ctx.obj
     place = topic_place(environment, text, setup, output, query)
 
-    # the position encodings to compare with none; a checkpoint has learned with its own alone
+    # the position encodings to compare with none; a checkpoint has learned with its own alone, and
+    # is shown under no other
     position = setup.attention.position
     names: Iterable[str] = POSITIONS
     if position is not None:
@@ -301,7 +301,7 @@ def mask(
     # under a causal mask the last token sees all: one in the middle shows what is hidden
     in_middle = setup.attention.mask == ["causal"]
     place = topic_place(ctx.obj, text, setup, output, query, in_middle=in_middle)
-    more = [(spec, place.model.encode(spec)) for spec in others or ()]
+    padded_with = [(other_text, place.model.encode(other_text)) for other_text in others or ()]
     document = mask_topic_document(
         place.model,
         place.text,
@@ -309,7 +309,7 @@ def mask(
         layer=place.layer,
         head=place.head,
         query=place.query,
-        others=more,
+        others=padded_with,
     )
     give_topic(ctx, document, output)
 
@@ -447,7 +447,7 @@ def training(
     give_topic(ctx, document, output)
 
 
-READ_AND_SAID = ("le chat noir dort", "the black cat sleeps")
+SAID_AND_READ = ("le chat noir dort", "the black cat sleeps")
 """The texts of `attn explain seq2seq` where none is given: what is said, and what was read."""
 
 
@@ -456,11 +456,7 @@ def seq2seq(
     setup: Annotated[
         RunSetup, without("residual", "layer_norm", "embeddings", "source_states", "source")
     ],
-    output: Annotated[
-        ExplainOutput,
-        without("show", "top", "scale_colors", "figure_parts", "code"),
-        meaning(max_output=RUN),
-    ],
+    output: TopicOutput,
     query_text: Annotated[
         str | None,
         argument("What the decoder says; without texts, a pair of its own.", "[QUERY_TEXT]"),
@@ -485,7 +481,7 @@ def seq2seq(
     sides = (query_text, key_text)
     if query_text is None:
         # the command's own pair of texts
-        sides = READ_AND_SAID
+        sides = SAID_AND_READ
     elif key_text is None:
         raise UsageError(
             "one text is given, and an encoder-decoder has two",
@@ -496,6 +492,7 @@ def seq2seq(
     model = request.model(environment, setup, tokenizer=tokenizer)
     query, key = (request.one_text(environment, TextOptions(text=side_text)) for side_text in sides)
     texts = cross_texts(model, query, key)
+    # seeded weights are one stack of layers, which reads both texts
     decoder = model.spec.decoder or model.spec
     pairs = request.named_heads(decoder, setup.model)
     if pairs:
@@ -526,6 +523,7 @@ def topic_place(
     """Resolve the options to model, text, layer, head and query; where a checkpoint's layer or head
     is not named, it is that of the query's strongest link.
 
+    output: only checked here.
     query: the word to explain; None for the last one, or if in_middle, for the token in the middle.
     heads: how many heads seeded weights have without `--num-heads`.
     whole_layer: whether the topic is about all heads of the layer.
@@ -591,7 +589,7 @@ def models_under(
         setup = replace(setup, model=replace(setup.model, seed=str(first.identity.seed)))
     for attention in variants:
         yield request.model(
-            environment.without_notes(),
+            environment.without_notes(),  # the first model's were written
             replace(setup, attention=attention),
             tokenizer=tokenizer,
         )
@@ -680,14 +678,14 @@ def matrix_softmax(
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(loaded_model, source_text)
     open_layer, open_head = chosen_place(loaded_model, setup.model)
+    # the first layer that attends, and its first head, where none is named: nothing is searched here
     if open_layer is None:
         layer = chosen_layer(loaded_model, setup.model)
     else:
         layer = open_layer
-    # without --head the first one, as nothing is searched here
     head = open_head or 0
-    matrices = (3, len(tokens), len(tokens))  # the scores, and the weights of both softmaxes
-    refuse_over(estimate_bytes([matrices], "float64"), output, "a shorter text")
+    shape = (3, len(tokens), len(tokens))  # the scores, and the weights of both softmaxes
+    refuse_over(estimate_bytes([shape], "float64"), output, "a shorter text")
     request.refuse_run(
         loaded_model, len(tokens), RunRequest([layer], [head]), setup.compute, "a shorter text"
     )
@@ -832,6 +830,7 @@ def _write_list(
     else:
         text = as_text(screen(view), view)
 
+    # the files of `--csv` and `--output`, with their texts; None for one that is not asked for
     pieces = [(output.table, comma_separated(rows)), (output.file, text)]
     for path, piece in pieces:
         if path is not None:
@@ -898,6 +897,7 @@ def text(
     from attncli.draw.encoding import estimate_bytes
     from attncli.features.run.stage_tables import PROJECTIONS
 
+    # W_Q, W_K, W_V, W_O are the only parts that a document holds for `--show` alone
     shows_projections = view.show is not None and bool(view.show & set(PROJECTIONS))
     if (output.json or output.ndjson) and view.show is not None and not shows_projections:
         what = message(
@@ -935,11 +935,15 @@ def text(
             )
         tokens = request.tokens_of(loaded_model, source_text)
         layer, head = chosen_place(loaded_model, setup.model)
-        widest = max(
+        # the document of the widest layer that may be explained
+        layers: Sequence[int] = loaded_model.spec.attending()
+        if layer is not None:
+            layers = [layer]
+        most_bytes = max(
             estimate_bytes(derivation_shapes(loaded_model, len(tokens), index), "float64")
-            for index in (loaded_model.spec.attending() if layer is None else [layer])
+            for index in layers
         )
-        refuse_over(widest, output, "a shorter text: every matrix is written out")
+        refuse_over(most_bytes, output, "a shorter text: every matrix is written out")
         return compute_explain(
             loaded_model,
             source_text.text,
@@ -952,11 +956,13 @@ def text(
             on_cost=partial(refuse_search, loaded_model, setup.compute),
         )
 
+    # forms of the answer that hold one text
     if output.json or output.svg is not None or output.page is not None or output.step:
         document = document_of(request.one_text(environment, text))
         if output.page is not None:
             from attncli.features.explain.page import RunOptions, derivation_page, option_words
 
+            # with these options the page computes its other rows as this run does
             attention = setup.attention
             options = RunOptions(
                 words=(
@@ -972,7 +978,7 @@ def text(
                 document, view.lang, loaded_model, options, precision=view.precision
             )
             write_pieces(output.page, [page])
-            output = replace(output, html=None)
+            output = replace(output, html=None)  # the page is written
         write_explanation(document, output, environment, view)
         return
 
@@ -986,7 +992,8 @@ def text(
 
 
 def _topic_like(word: str) -> str | None:
-    """The topic whose spelling is closest to a mistyped word; None where none is close."""
+    """The topic whose spelling is closest to a word, which may be mistyped; None where none is
+    close."""
     close = get_close_matches(word, TOPICS, n=1, cutoff=ALIKE)
     if not close:
         return None
@@ -1047,6 +1054,7 @@ class TextOrTopic(PlainParameters, TyperGroup):
         if not is_topic and len(args) >= 2 and not args[1].startswith("--"):
             topic = _topic_like(args[0])
         if topic is not None:
+            # the word and what follows it, without quotes, were meant as a topic and its arguments
             what = message("attn explain has no topic {arg}", arg=repr(args[0]))
             expected = message("{topics}, or one text in quotes", topics=listing(TOPICS))
             raise UsageError(

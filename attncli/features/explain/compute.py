@@ -116,6 +116,7 @@ def head_shares(model: Model, layer: int, outputs: Floats) -> HeadShares | None:
     projection = float64_of(model, matrix)  # [width, head · v_dim]
     heads, dim = outputs.shape
     if projection.shape[1] != heads * dim:
+        # W_O takes other vectors than these side by side: no columns belong to a head
         return None
     # the columns of W_O belong to the heads one after another
     shares = np.einsum("hd,whd->hw", outputs, projection.reshape(len(projection), heads, dim))
@@ -268,8 +269,11 @@ def strongest_head(
 
     # the strongest link that says something; if there is none, the strongest of all: then all
     # links are listed, so that the first of them to another word can be taken
-    most = len(tokens) * sum(blocks[index].attention.heads for index in layers)
+    possible_links = len(tokens) * sum(blocks[index].attention.heads for index in layers)
     for every in (False, True):
+        listed_links = 1
+        if every:
+            listed_links = possible_links
         document = run(
             model,
             text,
@@ -277,7 +281,7 @@ def strongest_head(
             layers=layers,
             heads=heads,
             matrices=False,
-            top=most if every else 1,
+            top=listed_links,
             all_links=every,
             whole=True,
             tokens=tokens,
@@ -332,10 +336,12 @@ def _name_of(tokens: Sequence[Token], place: int, text: str) -> str:
     token = tokens[place]
     if token.unknown:
         return repr(f"{token.text.strip() or token.text}?")
-    # the tokens of the word that the token is part of
+    # the tokens of the word that the token is part of: from the last start of a word up to it, to
+    # the first start behind it
     starts = [*word_starts(tokens, text), len(tokens)]
-    next_word = next(number for number, start in enumerate(starts) if start > place)
-    pieces = tokens[starts[next_word - 1] : starts[next_word]]
+    first = max(start for start in starts if start <= place)
+    stop = min(start for start in starts if start > place)
+    pieces = tokens[first:stop]
     start, end = pieces[0].start, pieces[-1].end
     if len(pieces) == 1 or token.special or start is None or end is None:
         return repr(token.text)
@@ -390,10 +396,11 @@ def derivation_document(
         (warning,) = overflow(model.backend, trace)
         raise InputError(warning, expected="numbers that can be written out")
 
-    # the steps, from this head's q, k and v
+    # the steps, from this head's q, k and v, and its sink (a learned score of no key)
     sink = None
     if spec.sinks:
         sinks = model.store.layer(model.backend, layer)("attn.sinks")
+        # for the type checker: a layer whose spec has sinks stores them
         if sinks is not None:
             sink = float(model.backend.numpy(sinks)[head])
     steps = steps_of(
@@ -495,6 +502,7 @@ def _with_query_column(model: Model, step: Step, layer: int, head: int) -> Step:
         return step
     column = float64_of(model, matrix)[row]
     if column.shape != np.shape(step.x):
+        # queries are projected from vectors of another width than x
         return step
     first_entry = float(np.asarray(step.x) @ column)
     bias: float | UnsetType = UNSET
@@ -728,9 +736,12 @@ def _padded_texts(
     padded_texts = []
     for entry, (text, text_tokens) in enumerate(texts):
         lone = next(iter(model.trace(text_tokens, layers=[layer], heads=[head], keep=("weights",))))
-        alone = float64_of(model, lone.stages["weights"])[0, -1][: len(text_tokens)]
-        row = together[entry, len(text_tokens) - 1, :longest]
-        difference = float(np.abs(row[: len(text_tokens)] - alone).max(initial=0.0))
+        # of the text's last token: weights on its own tokens alone, and on all places of the padded
+        # batch; without learned keys, which come after them
+        count = len(text_tokens)
+        alone = float64_of(model, lone.stages["weights"])[0, -1][:count]
+        row = together[entry, count - 1, :longest]
+        difference = float(np.abs(row[:count] - alone).max(initial=0.0))
         padded_texts.append(
             PaddedText(text=text, tokens=token_rows(text_tokens), weights=row, agreement=difference)
         )
@@ -821,8 +832,8 @@ def multihead_document(
 def _roles_of_heads(
     model: Model, text: str, tokens: Sequence[Token], weights: Floats
 ) -> list[HeadLink] | UnsetType:
-    """The strongest link between two words in a layer, and the strongest link between other words
-    in another head; each only if it holds more than half of its query's weight.
+    """The strongest link between two words in a layer, and the strongest link between another pair
+    of words in another head; each only if it holds more than half of its query's weight.
 
     weights: [head, query, key]. A link joins two words, by letters or figures, that are not side by
     side; keys on which heads put weight when they look for nothing count as no words. UNSET where
@@ -843,17 +854,19 @@ def _roles_of_heads(
     if not candidates.any():
         return UNSET
 
-    # the strongest link; then its head and its two words are left out, and the next is taken
-    squares = np.where(candidates, weights[:, :, :count], 0.0)
+    # the strongest link; then its head and its pair of words are left out, and the next is taken;
+    # learned keys, which come after those of the tokens, are no words
+    link_weights = np.where(candidates, weights[:, :, :count], 0.0)
     links: list[HeadLink] = []
     for _ in range(MOST_ROLES):
-        head, query, key = map(int, np.unravel_index(np.argmax(squares), squares.shape))
-        weight = float(squares[head, query, key])
+        strongest = np.unravel_index(np.argmax(link_weights), link_weights.shape)
+        head, query, key = map(int, strongest)
+        weight = float(link_weights[head, query, key])
         if weight <= HALF:
             break
         links.append(HeadLink(head=head, query=query, key=key, weight=weight))
-        squares[head] = 0.0
-        squares[:, query, key] = 0.0
+        link_weights[head] = 0.0
+        link_weights[:, query, key] = 0.0
     return links
 
 
@@ -953,13 +966,15 @@ def _position_way(
     trace = layer_trace(model, tokens, layer, (*names, "mixed"), [head])
     capped, biased, weights = (float64_of(model, trace.stages[name])[0] for name in names)
     row = weights[query]
-    # scores that left the range of their type may stand where a mask hides them
-    within = np.isfinite(capped)
-    bias = np.subtract(biased, capped, out=np.zeros(within.shape), where=within)
+    # what the encoding adds to the scores; 0 where a score left the range of its type, as it may
+    # where a mask hides it
+    is_finite = np.isfinite(capped)
+    bias = np.zeros(capped.shape)
+    bias[is_finite] = biased[is_finite] - capped[is_finite]
     name, enters, formula, table = _position_facts(model, tokens, layer, bias)
-    moved = 0.0
+    largest_change = 0.0
     if first is not None:
-        moved = float(np.abs(row - first).max(initial=0.0))
+        largest_change = float(np.abs(row - first).max(initial=0.0))
     position = model.spec.blocks[layer].attention.position
     pairing: Literal["half", "adjacent"] | UnsetType = UNSET
     if enters == "queries and keys" and isinstance(position, Rope):
@@ -972,7 +987,7 @@ def _position_way(
         pairing=pairing,
         slopes=slopes_of(model, layer),
         weights=row,
-        moved=moved,
+        moved=largest_change,
     )
 
 
@@ -1114,13 +1129,15 @@ def _norm_step(
     x: what enters the attention's branch, [width].
     after: x plus what the attention adds, [width].
     """
-    place: Place = "attn.sum" if "attn.sum" in norms else "attn.in"
+    place: Place = "attn.in"
+    vector = x
+    if "attn.sum" in norms:
+        place = "attn.sum"
+        vector = after
+    # (the weights of a model that runs through transformers cannot be read one by one)
     if place not in norms or not model.own_layers:
         return None
     norm = norms[place]
-    vector = x
-    if place == "attn.sum":
-        vector = after
     weights = model.store.layer(model.backend, layer)
     weight = weights(f"{place}.weight")
     bias = weights(f"{place}.bias")

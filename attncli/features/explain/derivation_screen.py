@@ -168,7 +168,7 @@ class Derivation(Struct, frozen=True, dict=True):
             return list(range(len(self.names)))
         most = self.view.top
         if self.compact and self.view.few:
-            # the line that sums up the others counts, too
+            # nobody asked for so many; the line that sums up the others counts, too
             most = SHORT - 1
         largest = np.argsort(-self.weights, kind="stable")[:most]
         return sorted(int(index) for index in largest)
@@ -284,11 +284,11 @@ class Derivation(Struct, frozen=True, dict=True):
         width = products.shape[1]
         terms = products
         for _ in range(2):
-            slot = digits + BESIDE_DIGITS
-            if view.full or width <= room // slot - 1:
+            columns_that_fit = room // (digits + BESIDE_DIGITS)
+            if view.full or width <= columns_that_fit - 1:  # less that of q·k
                 dims = width
             else:
-                dims = max(room // slot - 2, 1)
+                dims = max(columns_that_fit - 2, 1)  # less those of q·k and of the other entries
             if dims < width:
                 terms = np.hstack(
                     [products[:, :dims], products[:, dims:].sum(axis=1, keepdims=True)]
@@ -333,13 +333,15 @@ class Derivation(Struct, frozen=True, dict=True):
 
         # on a short screen, the key with the largest weight stands for all
         if self.compact:
-            index = int(np.argmax(self.weights))
-            return stack(
-                title, line_of_score(step, index, self.key(index), float(raw[index]), root, view)
+            strongest = int(np.argmax(self.weights))
+            name_of_key = self.key(strongest)
+            worked_line = line_of_score(
+                step, strongest, name_of_key, float(raw[strongest]), root, view
             )
+            return stack(title, worked_line)
 
-        # a column for each thing that is done to q·k, the last one being the score; + 0.0 makes a
-        # score of −0.0 plain 0
+        # a column for each thing that is done to q·k, the last one being the score, so that no column
+        # says twice what the score is; + 0.0 makes a score of −0.0 plain 0
         columns = [("q·k", raw)]
         sums = np.asarray(step.scaled) + 0.0
         if step.capped is not None or step.bias is not None:
@@ -367,10 +369,10 @@ class Derivation(Struct, frozen=True, dict=True):
         hidden = [index for index, is_visible in enumerate(visible) if not is_visible]
         counts = {"count": len(hidden), "keys": len(visible)}
         query_text = quoted_token(self.document.tokens, self.document.query, view)
-        whole = message("Nothing is hidden: {query} may look at all {keys} keys.")
+        template = message("Nothing is hidden: {query} may look at all {keys} keys.")
         if len(visible) == 1:
-            whole = message("Nothing is hidden: {query} may look at the only key.")
-        sentence = say(view, whole, query=query_text, **counts)
+            template = message("Nothing is hidden: {query} may look at the only key.")
+        sentence = say(view, template, query=query_text, **counts)
         if hidden:
             most = MENTIONED
             if view.full:
@@ -442,17 +444,19 @@ class Derivation(Struct, frozen=True, dict=True):
             # beside other panes there is no room for the scores, which an earlier step has
             scores = self.document.step(Scores).scores
             columns.insert(0, (say(view, "score s"), of_keys(scores), ""))
-        # names and columns of numbers take some 62 cells
+        # a bar of each weight, of at most 24 cells; names and columns of numbers take some 62. The
+        # scores have their column wherever there is room for bars (`BESIDE` is less than 62)
         room = max(min(view.width - 62, 24), 0)
+        bar_column = None
         if room:
-            # a bar of each weight, behind names, scores, differences, exponentials and weights
             columns.append(("", [bar(share, room, ascii=view.ascii) for share in shares], ""))
+            bar_column = len(columns)  # that of the names comes first
         names, texts, totals = zip(
             (say(view, "key"), row_names, say(view, "sum")), *columns, strict=True
         )
         strong = int(np.argmax(shares[: len(self.keys_shown)]))
         rows = list(zip(*texts, strict=True))
-        body = ledger(names, rows, totals, view, strong=strong, bars=5 if room > 0 else None)
+        body = ledger(names, rows, totals, view, strong=strong, bars=bar_column)
         return stack(title, body, *(remark(note, view) for note in notes))
 
     def output(self) -> Lines:
@@ -553,11 +557,12 @@ class Derivation(Struct, frozen=True, dict=True):
         # as many digits as let every key have its column, so that the worked row can be found
         # again, but two at least, where numbers have so many
         # (some 4 cells are for a row's number and gaps, beside its name)
-        slot = (view.width - NAME - 4) // len(names)
+        column_width = (view.width - NAME - 4) // len(names)
         digits = view.precision
         if not view.full:
-            digits = max(min(view.precision, slot - BESIDE_DIGITS), min(view.precision, 2))
-        close = structs.replace(view, precision=digits)
+            least = min(view.precision, 2)
+            digits = max(min(view.precision, column_width - BESIDE_DIGITS), least)
+        fewer_digits = structs.replace(view, precision=digits)
         blocks = [
             heading(
                 "the same for all queries",
@@ -569,7 +574,7 @@ class Derivation(Struct, frozen=True, dict=True):
         def vectors_of(name: str, values: Numbers) -> Lines:
             """One of the matrices as a vector per token, under its title."""
             title, note = MATRICES[name]
-            return vectors(values, rows, close, title=title, note=note)
+            return vectors(values, rows, fewer_digits, title=title, note=note)
 
         # X, the square matrices [query, key], and O
         if matrices.x is not UNSET:
@@ -589,7 +594,7 @@ class Derivation(Struct, frozen=True, dict=True):
                     shown,
                     rows,
                     names,
-                    close,
+                    fewer_digits,
                     limits=limits,
                     signed=is_signed,
                     title=matrix_title,
@@ -656,8 +661,8 @@ class Derivation(Struct, frozen=True, dict=True):
         tinted_sentence = shaded_sentence(
             document.text, tokens, shares, view, query=query, tint=tint
         )
-        said = (*self._looks_sentences(weights), not_learned_note(document.model, view))
-        return stack(tinted_sentence, sentences(said, view))
+        texts = (*self._looks_sentences(weights), not_learned_note(document.model, view))
+        return stack(tinted_sentence, sentences(texts, view))
 
     def _looks_sentences(self, weights: Sequence[float]) -> Iterator[str]:
         """Yield sentences on what the query looks at most; where that is a key on which heads rest
@@ -780,7 +785,7 @@ def weights_as_tints(
     rest = resting_keys(document.tokens, document.model.source)
     # [token]; [] where a document has no weights
     shares = np.nan_to_num(np.asarray(weights, np.float64))[: rest.size]
-    counted = np.where(rest[: shares.size], 0.0, shares).tolist()
+    shares_of_words = np.where(rest[: shares.size], 0.0, shares).tolist()
     if several and rest.any():
         tint = message(
             "tint: the strongest weight that a word gets in any head, left out where heads rest"
@@ -791,7 +796,7 @@ def weights_as_tints(
         tint = message("tint: the weight that the word gets, left out where heads rest")
     else:
         tint = message("tint: the weight that the word gets")
-    return counted, tint
+    return shares_of_words, tint
 
 
 def agreement_remark(difference: float, view: View) -> Lines:

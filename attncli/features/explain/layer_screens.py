@@ -97,7 +97,8 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
         note=mask_name(safe(document.attention.mask, ascii=view.ascii)),
     )
 
-    # the matrices: name, values, and whether their colours tell below 0 from above
+    # the matrices: name in `MASK_MATRICES`, values, and whether colours tell below 0 from above, as of
+    # scores; weights are coloured from 0 to 1
     visible = np.isfinite(as_matrix(document.masked))
     hides = not visible.all()
     has_empty_rows = not visible.any(axis=-1).all()
@@ -155,6 +156,7 @@ def mask_topic_blocks(document: MaskTopic, view: View) -> Sequence[Lines]:
     if hides:
         parts = (*buckets, *matrices, *row_block, *batch)
     else:
+        # only padding hides anything: its tables come first
         parts = (*batch, *matrices)
     return (header(document, view), what, *parts, answer_lines)
 
@@ -225,9 +227,15 @@ def _query_row_table(document: MaskTopic, texts: Sequence[str], view: View) -> L
             terms.append(float(values[other_keys].sum()))
         return adding_column(terms, float(values.sum()), view.precision)
 
-    columns = [score_column(scores, hides=False), weight_column(before)]
-    columns += [score_column(masked, hides=True), weight_column(after)]
-    texts_of_columns, totals = zip((names, say(view, "sum")), *columns, strict=True)
+    # of each column its texts, [line], and its sum
+    columns = [
+        (names, say(view, "sum")),
+        score_column(scores, hides=False),
+        weight_column(before),
+        score_column(masked, hides=True),
+        weight_column(after),
+    ]
+    texts_of_columns, totals = zip(*columns, strict=True)
     return ledger(
         say_each(view, "key", "score s", "weight without", "masked s", "weight w"),
         list(zip(*texts_of_columns, strict=True)),
@@ -277,7 +285,8 @@ def _padding_sentence(document: MaskTopic, view: View) -> str:
     if document.batch is UNSET:
         return ""
     lengths = [len(padded_text.tokens) for padded_text in document.batch]
-    # the weight on padding, the keys behind each text's tokens
+    # the largest weight on padding, the keys behind each text's tokens; NaN, where numbers left their
+    # range, counts as none
     padding_weight = max(
         float(np.nan_to_num(list(padded_text.weights)[len(padded_text.tokens) :]).sum())
         for padded_text in document.batch
@@ -397,6 +406,8 @@ def mask_topic_rows(document: MaskTopic) -> Iterable[list[object]]:
 
 MOST_HEADS = 4
 """Heads of which the answer tells that they look elsewhere than their average."""
+SHOWN = 0.005
+"""A smaller weight is printed as 0.00."""
 SAME, LESS, CLOSE_HEADS = 5e-3, 5e-3, 1e-4
 """Weights that differ by less are told as the same; entropies, in nats, that differ by less are not
 told; and how near one head must be to attention without heads to be called it."""
@@ -531,11 +542,12 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         )
         return
 
-    # the key that the average looks at most, and the one that each head looks at most, besides
-    # those on which heads put weight when they look for nothing
+    # the key that the average looks at most, the one that each head looks at most, and its weight
+    # there, besides keys on which heads put weight when they look for nothing
     rest = _keys_of_rest(document, average)
     best = int(np.argmax(np.where(rest, 0.0, average)))
     keys = [int(np.argmax(np.where(rest, 0.0, row))) for row in rows]
+    largest_weights = [float(row[key]) for row, key in zip(rows, keys, strict=True)]
 
     def name(key: int) -> str:
         """A key's text in quotes."""
@@ -556,46 +568,31 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         rest=rest_names(document.tokens),
     )
 
-    # heads that look elsewhere: a weight that is printed as 0.00 is no look, and one below the
-    # average is not lost in it
-    looking = [index for index, key in enumerate(keys) if rows[index][key] >= 0.005]
-    heads_elsewhere = [
-        index
-        for index in looking
-        if keys[index] != best and rows[index][keys[index]] > average[keys[index]]
+    # heads that look elsewhere, by index: a weight that is printed as 0.00 is no look, and one below
+    # the average is not lost in it
+    looking = [index for index, weight in enumerate(largest_weights) if weight >= SHOWN]
+    losses = [
+        weight - float(average[key]) for key, weight in zip(keys, largest_weights, strict=True)
     ]
+    heads_elsewhere = [index for index in looking if keys[index] != best and losses[index] > 0]
     if heads_elsewhere:
-        # those that lose most first
-        heads_elsewhere.sort(
-            key=lambda index: float(average[keys[index]] - rows[index][keys[index]])
-        )
-        parts = []
+        heads_elsewhere.sort(key=lambda index: -losses[index])
+        places = []
         for index in heads_elsewhere[:MOST_HEADS]:
-            key = keys[index]
-            part = say(
+            place = say(
                 view,
                 "head {head} at {key} ({weight}, averaged {average})",
                 head=heads[index].head,
-                key=name(key),
-                weight=format_fixed(float(rows[index][key]), 2),
-                average=format_fixed(float(average[key]), 2),
+                key=name(keys[index]),
+                weight=format_fixed(largest_weights[index], 2),
+                average=format_fixed(float(average[keys[index]]), 2),
             )
-            parts.append(part)
-        more = len(heads_elsewhere) - MOST_HEADS
-        head_list = say(view, contextual("clauses", ", ")).join(parts)
-        if more > 0:
-            head_list += say(view, " and {count} more", count=more)
-        counts = {"count": len(heads_elsewhere), "heads": len(heads), "places": head_list}
-        template = message(
-            "Averaging loses {count} of the {heads} heads, which look elsewhere: {places}."
-        )
-        if len(heads_elsewhere) == 1:
-            template = message(
-                "Averaging loses {count} of the {heads} heads, which looks elsewhere: {places}."
-            )
-        yield say(view, template, **counts)
+            places.append(place)
+        yield _lost_heads(places, len(heads_elsewhere), len(heads), view)
     else:
-        even = 1 / int((rows > 0).any(axis=0).sum())  # what attention spread evenly would give
+        # heads that look where the average does: their key has more than attention spread evenly over
+        # all keys that any head sees would give it
+        even = 1 / int((rows > 0).any(axis=0).sum())
         count = sum(keys[index] == best and rows[index][best] > even for index in looking)
         yield _shared_look(heads, rows[:, best], count, view)
 
@@ -608,6 +605,25 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
             entropy=format_fixed(document.average_entropy, 2),
             head_entropy=format_fixed(head_entropy, 2),
         )
+
+
+def _lost_heads(places: Sequence[str], count: int, heads: int, view: View) -> str:
+    """The sentence on how many of the `heads` heads look elsewhere than their average.
+
+    places: where each of the first of them looks, such as "head 3 at 'cat' (0.50, averaged 0.20)".
+    count: of all that look elsewhere.
+    """
+    head_list = say(view, contextual("clauses", ", ")).join(places)
+    if count > len(places):
+        head_list += say(view, " and {count} more", count=count - len(places))
+    template = message(
+        "Averaging loses {count} of the {heads} heads, which look elsewhere: {places}."
+    )
+    if count == 1:
+        template = message(
+            "Averaging loses {count} of the {heads} heads, which looks elsewhere: {places}."
+        )
+    return say(view, template, count=count, heads=heads, places=head_list)
 
 
 def _shared_look(heads: Sequence[HeadPart], weights: NDArray, count: int, view: View) -> str:
@@ -843,9 +859,9 @@ def _norm_part(document: ResidualTopic, view: View) -> Lines:
         title = message("RMS norm")
         template = message("mean square = {variance}, ε = {eps}; the mean, {mean}, is left in")
         rows.append((say(view, "/ √(mean x² + ε)"), norm.scaled))
-    plain = ""
+    unchanged = ""
     if np.array_equal(norm.scaled, norm.normed):
-        plain = say(view, "The learned weights γ are 1 and the biases β 0 here.")
+        unchanged = say(view, "The learned weights γ are 1 and the biases β 0 here.")
     else:
         rows.append(("· γ + β", norm.normed))
     names = [name for name, _ in rows]
@@ -861,7 +877,7 @@ def _norm_part(document: ResidualTopic, view: View) -> Lines:
     return stack(
         body,
         remark(norm_sentence, view),
-        remark(plain, view),
+        remark(unchanged, view),
         agreement_remark(document.agreement, view),
     )
 
@@ -932,10 +948,10 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
     # each encoding, and how far it moves weights from those of the first
     way_rows = []
     for index, way in enumerate(ways):
-        moved = ""
+        change = ""
         if index:
-            moved = f"{way.moved:.{view.precision}f}"
-        way_rows.append([way.position, say(view, ENTRIES[way.enters]), moved])
+            change = f"{way.moved:.{view.precision}f}"
+        way_rows.append([way.position, say(view, ENTRIES[way.enters]), change])
     way_table = table(
         say_each(view, "position", "enters", "moves a weight by"),
         way_rows,
@@ -1113,16 +1129,17 @@ def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
         query=query_text,
         size=f"{most_moving.moved:.2f}",
     )
+    # (NaN are numbers that left their range)
     differences = np.abs(
         np.nan_to_num(most_moving.weights) - np.nan_to_num(document.ways[0].weights)
     )
     tint = message("tint: by how much the word's weight differs")
-    drawn = ""
+    random_note = ""
     if most_moving.position == "learned" and not is_learned(document.model.source):
-        drawn = say(
+        random_note = say(
             view, "Its vectors are random here, not learned: others would move it otherwise."
         )
-    texts = [text for text in (most, drawn, note) if text]
+    texts = [text for text in (most, random_note, note) if text]
     return tinted_answer(document, differences, texts, view, query=document.query, tint=tint)
 
 

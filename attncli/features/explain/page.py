@@ -262,10 +262,10 @@ def derivation_page(
     """
     from attncli.version import __version__
 
-    # whether the page runs the model, and its words
-    carried: PageModel | Message | None = None
+    # the model as the page runs it, or why the page does not run it; None without a model
+    runnable: PageModel | Message | None = None
     if model is not None:
-        carried = _model_of_page(model, document)
+        runnable = _model_of_page(model, document)
     # the page tells no folder of this machine
     document = without_places(document)
     table, beside_table = table_part(document)
@@ -274,7 +274,7 @@ def derivation_page(
     words = {
         "formula.projections": Message(projection_formulas(document), {}),
         **page_words(
-            {**titles, PROJECTED: STEP_TITLES[PROJECTED]}, computes=isinstance(carried, PageModel)
+            {**titles, PROJECTED: STEP_TITLES[PROJECTED]}, computes=isinstance(runnable, PageModel)
         ),
         **beside_table,
     }
@@ -293,25 +293,25 @@ def derivation_page(
         "rotated": document.rotated,
     }
     weights = b""
-    if isinstance(carried, PageModel):
+    if isinstance(runnable, PageModel):
         meta |= {
-            "model": carried.facts,
+            "model": runnable.facts,
             "options": [safe(word) for word in options.words],
             "masks": list(options.masks),
             "scale": options.scale,
         }
-        if carried.numbers.size:
+        if runnable.numbers.size:
             # float32, the low byte first, as the script reads them
-            weights = element("weights", deflate(carried.numbers.astype("<f4").tobytes()))
-        answers = ""
+            weights = element("weights", deflate(runnable.numbers.astype("<f4").tobytes()))
+        answers = ""  # the script writes it
         fields = FIELDS
     else:
         meta |= {
             "shown": _stored_numbers(document),
             "commands": _commands(document, options.run_options),
         }
-        if carried is not None:
-            reason = message("The page does not run the model: {reason}.", reason=carried)
+        if runnable is not None:
+            reason = message("The page does not run the model: {reason}.", reason=runnable)
             meta["reason"] = {spoken: safe(reason.translation(spoken)) for spoken in languages()}
         answers = _in_languages(
             lang, precision, lambda view: f'<div class="answer">{answer_part(document, view)}</div>'
@@ -354,19 +354,20 @@ def _model_of_page(model: Model, document: AttentionTopic) -> PageModel | Messag
     # without a text the page has nothing to cut into tokens
     if not document.text:
         return message("the tokens are not those of the text alone")
-    carried = page_model(model)
-    if not isinstance(carried, PageModel):
-        return carried
+    runnable = page_model(model)
+    if not isinstance(runnable, PageModel):
+        return runnable
     # the page cuts the text itself, and must get the same tokens
     texts = [token.text for token in document.tokens]
     if [token.text for token in model.encode(document.text)] != texts:
         return message("the tokens are not those of the text alone")
-    return carried
+    return runnable
 
 
 def _start(document: AttentionTopic) -> dict[str, Any]:
-    """What the page's fields show at first: the text, layer, head and query of the derivation, and
-    the model's own mask and scale; a window, once it is chosen, begins with 3 keys."""
+    """What the page's fields show at first: the text, layer, head and query of the derivation, the
+    model's own mask and scale, and the temperature 1 ("heat"); a window, once it is chosen, begins
+    with 3 keys."""
     return {
         "text": document.text,
         "layer": document.layer,
@@ -396,16 +397,17 @@ def _stored_numbers(document: AttentionTopic) -> dict[str, Any]:
     softmax = document.step(SoftmaxRow)
     # a number that the document holds as null is written as 0
     exponentials = [value or 0.0 for value in softmax.exponentials]
-    # where the token before each ends: one that begins there is joined to it without a blank
-    ends = [None, *(token.end for token in document.tokens)]
+    # where the token before each ends: one that begins there is joined to it without a blank; the
+    # last end is before no token
+    previous_ends = [None, *(token.end for token in document.tokens)]
     return {
         "tokens": [
             {
                 "text": label(token.text),
                 "unknown": token.unknown is True,
-                "joined": token.start is not None and token.start == end,
+                "joined": token.start is not None and token.start == previous_end,
             }
-            for token, end in zip(document.tokens, ends, strict=False)
+            for token, previous_end in zip(document.tokens, previous_ends, strict=False)
         ],
         "layer": document.layer,
         "head": document.head,
@@ -440,7 +442,7 @@ def _commands(document: AttentionTopic, run_options: GivenOptions | None) -> dic
     run_options: those of the run; None where they are not known.
     """
     if run_options is not None:
-        # words of options that are texts (`TEXTS`) hold no paths
+        # (an option's name, its words); words of options that are texts (`TEXTS`) hold no paths
         run_options = tuple(
             (name, words if name in TEXTS else tuple(map(last_part, words)))
             for name, words in run_options

@@ -59,19 +59,19 @@ def qkv_blocks(document: QkvTopic, view: View) -> Sequence[Lines]:
     # values of another width than queries and keys do not stand in one table with them
     names = [name for name in ("q", "k", "v") if name != "v" or len(document.v) == len(document.q)]
     word = label(document.tokens[document.query].text, ascii=view.ascii)
-    three = vectors(
+    three_vectors = vectors(
         [getattr(document, name) for name in names],
         names,
         view,
         title=say(view, "one word, three vectors: {query}", query=word),
         note="   ".join(_formula(document, name) for name in ("q", "k", "v")),
     )
-    rotated = ""
+    rotation_note = ""
     if document.rotated:
-        rotated = say(view, "q and k are shown after rotation by position.")
-    normed = ""
+        rotation_note = say(view, "q and k are shown after rotation by position.")
+    norm_note = ""
     if document.normed is not UNSET:
-        normed = say(
+        norm_note = say(
             view,
             "q and k pass a norm of their own here ({norm}), and are shown after it.",
             norm=NORMS[document.normed],
@@ -79,7 +79,7 @@ def qkv_blocks(document: QkvTopic, view: View) -> Sequence[Lines]:
     return (
         header(document, view),
         what,
-        stack(three, remark(normed, view), remark(rotated, view)),
+        stack(three_vectors, remark(norm_note, view), remark(rotation_note, view)),
         _nearest_words(document, view),
         _search(document, view),
         _with_one_matrix(document, view),
@@ -150,12 +150,12 @@ def _search(document: QkvTopic, view: View) -> Lines:
     weights = np.asarray(document.weights)
     places = [place for place, score in enumerate(document.scores) if score is not None]
     places.sort(key=lambda place: -weights[place])
-    shown = places
+    results_shown = places
     if not view.full:
-        shown = places[:RESULTS]
+        results_shown = places[:RESULTS]
     room = max(min(view.width - 60, BAR), 0)  # cells of the bars, of what the other columns leave
     rows = []
-    for rank, place in enumerate(shown, 1):
+    for rank, place in enumerate(results_shown, 1):
         # no score is None among visible keys, which a type checker does not see
         score, weight, length, brought = (
             format_fixed(float(values[place] or 0.0), view.precision)
@@ -183,8 +183,8 @@ def _search(document: QkvTopic, view: View) -> Lines:
 
     # what is not in the table
     notes = []
-    if len(shown) < len(places):
-        others = others_text(len(places) - len(shown), view)
+    if len(results_shown) < len(places):
+        others = others_text(len(places) - len(results_shown), view)
         notes.append(say(view, "{others}; --full shows all", others=others))
     hidden = len(document.scores) - len(places)
     if hidden:
@@ -247,18 +247,20 @@ def _shared_scores(document: QkvTopic, shared: SharedQueryKey, view: View) -> Li
         f"{key}{link}{query}",
         say(view, "look most at themselves"),
     ]
-    rows = []
-    for name, scores, count in (
-        ("W_Q, W_K", (shared.forward, shared.backward), shared.self_first),
-        (
-            say(view, "W_K for both"),
-            (shared.shared, shared.shared),
-            shared.shared_self_first,
-        ),
-    ):
-        numbers = [format_fixed(score, view.precision) for score in scores]
-        of_words = say(view, "{count} of {words}", count=count, words=shared.words)
-        rows.append([name, *numbers, of_words])
+
+    def row(name: str, forward: float, backward: float, self_first: int) -> list[str]:
+        """A row of the table: the pair's score in each direction, and how many words look most at
+        themselves."""
+        numbers = [format_fixed(score, view.precision) for score in (forward, backward)]
+        of_words = say(view, "{count} of {words}", count=self_first, words=shared.words)
+        return [name, *numbers, of_words]
+
+    # k·k is the same in both directions
+    one_matrix = (shared.shared, shared.shared, shared.shared_self_first)
+    rows = [
+        row("W_Q, W_K", shared.forward, shared.backward, shared.self_first),
+        row(say(view, "W_K for both"), *one_matrix),
+    ]
     return table(
         columns,
         rows,
@@ -307,15 +309,15 @@ def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
     query = quoted_token(document.tokens, document.query, view)
     weights = np.asarray(document.weights)[: len(document.tokens)]
     rest = resting_keys(document.tokens, document.model.source)
-    alone = _one_key_sentence(document, rest, view)
-    if alone:
-        yield alone
+    no_choice = _one_key_sentence(document, rest, view)
+    if no_choice:
+        yield no_choice
         return
-    free = np.where(rest, 0.0, weights)
-    if not free.any():  # all of its weight is where heads rest, or on learned keys
+    word_weights = np.where(rest, 0.0, weights)
+    if not word_weights.any():  # all of its weight is where heads rest, or on learned keys
         return
-    best = int(free.argmax())
-    alike = same_weights(free, float(free[best]))
+    best = int(word_weights.argmax())
+    alike = same_weights(word_weights, float(word_weights[best]))  # the keys with this weight
     if len(alike) > 1:
         yield _answered_alike(document, alike, float(weights[best]), view)
     else:
@@ -331,25 +333,26 @@ def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
             key=quoted_token(document.tokens, best, view),
             share=percent(float(weights[best])),
         )
-    resting = float(weights[rest].sum())
-    if resting > float(weights[best]):
+    rest_weight = float(weights[rest].sum())
+    if rest_weight > float(weights[best]):
         yield say(
             view,
             "More of it, {share}, rests on keys where heads rest whatever they are: {names}.",
-            share=softmax_percent(resting, int(np.count_nonzero(weights))),
+            share=softmax_percent(rest_weight, int(np.count_nonzero(weights))),
             names=rest_names_among(document.tokens, np.flatnonzero(rest & (weights > 0))),
         )
-    brought = np.where(rest, 0.0, np.asarray(document.brought)[: len(document.tokens)])
-    most = int(brought.argmax())
-    if most not in alike:
+    # the size of what each word hands over, w·|v|
+    sizes = np.where(rest, 0.0, np.asarray(document.brought)[: len(document.tokens)])
+    largest = int(sizes.argmax())
+    if largest not in alike:
         yield say(
             view,
             "Found first is not handed over most: with its longer value {other} brings {other_size}, "
             "{key} {size}.",
-            other=quoted_token(document.tokens, most, view),
-            other_size=format_fixed(float(brought[most]), 2),
+            other=quoted_token(document.tokens, largest, view),
+            other_size=format_fixed(float(sizes[largest]), 2),
             key=quoted_token(document.tokens, best, view),
-            size=format_fixed(float(brought[best]), 2),
+            size=format_fixed(float(sizes[best]), 2),
         )
 
 

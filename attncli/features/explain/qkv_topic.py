@@ -92,9 +92,10 @@ def qkv_document(
     # what one matrix for two of the three would make of it; one matrix could not share a norm
     sink = None
     if spec.sinks:
-        learned = model.store.layer(model.backend, layer)("attn.sinks")
-        if learned is not None:
-            sink = float(model.backend.numpy(learned)[head])
+        # a learned score for each head; None is for the type checker
+        sinks = model.store.layer(model.backend, layer)("attn.sinks")
+        if sinks is not None:
+            sink = float(model.backend.numpy(sinks)[head])
     # tokens on which heads put weight when they look for nothing, booleans [token]
     rest = resting_keys(tokens, model.identity.source)
     shared_query_key: SharedQueryKey | UnsetType = UNSET
@@ -111,10 +112,15 @@ def qkv_document(
         "k": k[: len(tokens)],
         "v": v[: len(tokens)],
     }
-    biased = biased_modules(model, layer)
-    ways: list[str] | UnsetType = UNSET
+    modules_with_bias = biased_modules(model, layer)
+    biased: list[Literal["q", "k", "v"]] | UnsetType = UNSET
+    latent: list[str] | UnsetType = UNSET
     if spec.latent is not None:
-        ways = [word_formula(formula) for formula in latent_formulas(spec.latent, biased).values()]
+        # their formulas name the biases, too
+        formulas = latent_formulas(spec.latent, modules_with_bias).values()
+        latent = [word_formula(formula) for formula in formulas]
+    else:
+        biased = [name for name in PROJECTED if name in modules_with_bias] or UNSET
     return QkvTopic(
         **header(model, text, tokens),
         topic="qkv",
@@ -123,8 +129,8 @@ def qkv_document(
         query=query,
         extra_keys=len(k) - len(tokens),
         rotated=isinstance(spec.position, Rope),
-        biased=[name for name in PROJECTED if name in biased and spec.latent is None] or UNSET,
-        latent=ways,
+        biased=biased,
+        latent=latent,
         normed=UNSET if spec.qk_norm is None else spec.qk_norm.norm.kind,
         q=q[query],
         k=k[query],
@@ -206,21 +212,24 @@ def _shared_query_key(
         return UNSET
     forward = q[query] @ k[:count].T * spec.scale
     backward = q @ k[query] * spec.scale
-    differ = others_seen & (forward.round(2) != backward.round(2))
-    if differ.any():
-        others_seen = differ
-    key = int(np.argmax(np.where(others_seen, masked[query, :count], -np.inf)))
+    candidates = others_seen & (forward.round(2) != backward.round(2))
+    if not candidates.any():
+        candidates = others_seen
+    key = int(np.argmax(np.where(candidates, masked[query, :count], -np.inf)))
 
     # all scores with keys as queries; what positions add stays, and what is hidden stays hidden
     products = k[:count] @ k.T * spec.scale
-    shared = products
+    shared_capped = products
     if spec.softcap is not None:
-        shared = np.tanh(products / spec.softcap) * spec.softcap
-    bias = np.subtract(biased, capped, out=np.zeros(capped.shape), where=np.isfinite(biased))
-    shared = np.where(visible, shared + bias, -np.inf)
+        shared_capped = np.tanh(products / spec.softcap) * spec.softcap
+    # a bias that hides a key, −∞, counts as none here: `visible` hides that key
+    is_finite = np.isfinite(biased)
+    bias = np.zeros(capped.shape)
+    bias[is_finite] = biased[is_finite] - capped[is_finite]
+    shared_scores = np.where(visible, shared_capped + bias, -np.inf)
+    row = [float(score) if np.isfinite(score) else None for score in shared_scores[query]]
 
     # how many words look most at themselves, of those that see another
-    row = [float(score) if np.isfinite(score) else None for score in shared[query]]
     sees_others = visible[:, :count].sum(axis=1) > 1
     words = np.flatnonzero(sees_others & ~rest)
     return SharedQueryKey(
@@ -231,7 +240,7 @@ def _shared_query_key(
         weights=np.asarray(softmax_steps(row, sink=sink).weights),
         words=len(words),
         self_first=_self_first(masked[:, :count], words.tolist()),
-        shared_self_first=_self_first(shared[:, :count], words.tolist()),
+        shared_self_first=_self_first(shared_scores[:, :count], words.tolist()),
     )
 
 

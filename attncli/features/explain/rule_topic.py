@@ -91,6 +91,7 @@ def rule_document(name: str, *, rule_files: Sequence[str | Path] = ()) -> RuleTo
 def _rule_called(name: str, rules: Sequence[HeadRule]) -> HeadRule:
     """The rule of this name, or with this label on screens, in any language. Raises UsageError for an
     unknown name."""
+    # by name, and by label where no rule has that name or label already
     spellings = {rule.name: rule for rule in rules}
     for lang in languages():
         for rule in rules:

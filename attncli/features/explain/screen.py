@@ -57,7 +57,8 @@ def flow_part(document: AttentionTopic, view: View) -> Lines:
         ("O", out),
     ]
 
-    # pairs of lines, the names above the shapes; a new pair begins where the screen ends
+    # pairs of lines, the names above the shapes, with an arrow before each name but the first; a new
+    # pair begins where the screen ends
     rows: list[Line] = []
     names: list[Piece] = []
     shapes: list[Piece] = []
@@ -313,9 +314,12 @@ def explain_rows(document: ExplainDocument) -> Iterable[list[object]]:
     texts = [token.text for token in document.tokens]
     yield ["key", "text", "raw", "scaled", "score", "shifted", "exponential", "weight"]
     for index, raw in enumerate(document.step(Products).raw):
+        text = None  # a learned key, behind the tokens
+        if index < len(texts):
+            text = texts[index]
         yield [
             index,
-            texts[index] if index < len(texts) else None,
+            text,
             float(raw),
             float(scores.scaled[index]),
             scores.scores[index],

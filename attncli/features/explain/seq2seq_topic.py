@@ -29,9 +29,11 @@ VOCABULARY = 256
 READS = 256
 """Words of each length that are asked for, at least; a sentence of 128 has as many itself."""
 SEED = 0
+"""The seed of the random words and places."""
 SAID = message(
     "each row is named by the token that is said there; the decoder has read those before it"
 )
+"""A warning in place of `SHIFTED`, which is about rows that are named by the token read there."""
 
 
 @checked
@@ -121,14 +123,15 @@ def measure_read_back(words: int, width: int) -> Bottleneck:
     words: in each sentence.
     width: of the vectors.
     """
-    # random vectors of all words and places, and random sentences of enough words in all
+    # random vectors of all words and places, and random sentences of enough words in all; each kind
+    # of number has a random stream of its own, by name
     sentences = ceil(READS / words)
-    name = f"seq2seq\0{words}\0"
     table = uniform(SEED, "seq2seq\0words", (VOCABULARY, width)).astype(np.float64)
     table /= np.linalg.norm(table, axis=1, keepdims=True)
     places = uniform(SEED, "seq2seq\0places", (words, width)).astype(np.float64)
     signs = np.sign(places)
-    ids = integers(SEED, f"{name}ids", sentences * words).reshape(sentences, words) % VOCABULARY
+    drawn_ids = integers(SEED, f"seq2seq\0{words}\0ids", sentences * words) % VOCABULARY
+    ids = drawn_ids.reshape(sentences, words)
 
     # the word at every place of every sentence, read back in both ways
     weights = row_softmax(places @ places.T / np.sqrt(width))

@@ -571,17 +571,25 @@ def order_blocks(document: OrderTopic, view: View) -> Sequence[Lines]:
         fact(contextual("order of tokens", "to"), [text_in_order(document.order)], view),
     ]
     columns = say_each(view, "position", "mask", "max |difference|", "largest at", "outputs")
-    rows = [
-        [
-            convention(row.position, view) + ("" if row.order == document.order else " *"),
-            convention(row.mask, view),
-            # one of its digits stands before the point
-            f"{row.max_difference:.{max(view.precision - 1, 1)}e}",
-            position_and_text(row.token, texts[row.token], SHORT_NAME, view),
-            say(view, "equal, but for rounding" if row.equal else "differs"),
-        ]
-        for row in document.order_rows
-    ]
+    # a difference is written as 1.23e-07: one of its digits stands before the point
+    digits = max(view.precision - 1, 1)
+    rows = []
+    for row in document.order_rows:
+        position = convention(row.position, view)
+        if row.order != document.order:
+            position += " *"
+        verdict = message("differs")
+        if row.equal:
+            verdict = message("equal, but for rounding")
+        rows.append(
+            [
+                position,
+                convention(row.mask, view),
+                f"{row.max_difference:.{digits}e}",
+                position_and_text(row.token, texts[row.token], SHORT_NAME, view),
+                say(view, verdict),
+            ]
+        )
     body = table(
         columns,
         rows,
@@ -624,6 +632,8 @@ def slope_remarks(slopes: Numbers | UnsetType, view: View) -> list[Lines]:
     values = np.asarray(slopes, np.float64)
     count = len(values)
     texts = []
+    # the rule is told where it holds: slopes of other numbers of heads, and of some models, follow
+    # another
     is_power_of_two = count & (count - 1) == 0
     if is_power_of_two and np.allclose(values, alibi_slopes(count)):
         texts.append(
@@ -676,17 +686,21 @@ def _rows_with_outputs(document: OrderTopic) -> list[OrderRow]:
 def _weights_in_both_orders(document: OrderTopic, view: View) -> Lines:
     """The weights of one word on each key, in both orders of the tokens, for the runs whose outputs
     are shown: where weights are the same, outputs are, too. Empty where the document lacks them."""
+    if document.query is UNSET:
+        return Lines()
     texts = [token.text for token in document.tokens]
     values = []
     names = []
     for row in _rows_with_outputs(document):
         if row.weights is UNSET or row.moved_weights is UNSET:
             return Lines()
-        name = convention(row.mask if row.position == "none" else row.position, view)
+        # what tells the order: the position encoding, or else the mask
+        name = row.position
+        if name == "none":
+            name = row.mask
+        name = convention(name, view)
         values += [row.weights, row.moved_weights]
         names += [name, spell(f"{name}′", ascii=view.ascii)]
-    if document.query is UNSET:
-        return Lines()
     word = label(texts[document.query], ascii=view.ascii)
     note = message("columns: keys, in the first order; ′: with the tokens in the other order")
     body = matrix(

@@ -128,6 +128,7 @@ SIGNS_OF_LISTS = str.maketrans({"−": "-", **dict.fromkeys("[](){},;、【】",
 """What stands around and between numbers in a list; the sign of printed negative numbers."""
 WIDE_LETTERS: dict[int, str | int] = {
     0x3000: " ",
+    # from ！ to ～, in the order of ! to ~
     **{code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)},
 }
 """The letters and signs of Chinese input methods, as wide as a character, and what they stand for."""
@@ -156,7 +157,7 @@ def parse_scores(numbers: Sequence[str]) -> list[float]:
         try:
             value = float(piece)
         except ValueError:
-            value = math.nan
+            value = math.nan  # refused like "nan" and "inf", which Python reads as numbers
         if not math.isfinite(value):
             what = message("{piece} is no finite number", piece=repr(piece))
             raise InputError(
@@ -209,9 +210,10 @@ def softmax_document(scores: Sequence[float], temperature: float = 1.0) -> Softm
 
     # the same without subtracting the maximum; None where a float cannot hold it
     plain = [_exp(score) for score in divided_scores]
+    finite = [value for value in plain if value is not None]
     total: float | None = None
-    if None not in plain:
-        total = math.fsum(value for value in plain if value is not None)
+    if len(finite) == len(plain):
+        total = math.fsum(finite)
         if not math.isfinite(total):
             total = None
     return SoftmaxTopic(
@@ -349,6 +351,7 @@ def matrix_softmax_document(
 # `attn.explain/1`.
 
 MOST_NUMBERS = 2 * 10**8
+"""Random numbers of all q, or of all k, at most: about half a minute of one core."""
 CHUNK = 2**22
 """Random numbers drawn at a time, which bounds the memory."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from attncli.documents import Numbers
 from attncli.draw.lines import Lines, remark, stack
 from attncli.draw.numbers import brief, format_fixed, percent, root_of
 from attncli.draw.safe import label, spell
@@ -79,12 +80,15 @@ def _target_weight(document: TrainingTopic, weights: object) -> float:
 
 
 def _keys_shown(document: TrainingTopic, view: View) -> list[int]:
-    """The places of the keys with a line of their own, in the order of the text: all of a short text
-    or a full view; else those of the target, and those with the largest gradients."""
+    """The places of the keys with a line of their own, in the order of the text: all that the query
+    sees of a short text or in a full view; else those of the target, and those with the largest
+    gradients."""
+    # (hidden keys have no score)
     places = [place for place, score in enumerate(document.scores) if score is not None]
     if view.full or len(places) <= KEYS:
         return places
     gradients = np.abs(np.asarray(document.score_gradient))
+    # False sorts before True: the target first, then the largest gradients
     by_size = sorted(places, key=lambda place: (place not in document.target, -gradients[place]))
     return sorted(by_size[:KEYS])
 
@@ -98,22 +102,33 @@ def _left_out(document: TrainingTopic, view: View) -> list[Lines]:
     return [remark(say(view, "{others}; --full shows all", others=others_text(rest, view)), view)]
 
 
+def _key_rows(
+    document: TrainingTopic, columns: Sequence[Numbers | Sequence[float | None]], view: View
+) -> list[list[str]]:
+    """The rows of a table with a line for each key that is shown: its name, then its number in each
+    column.
+
+    columns: of numbers, one for each token; None, which is no number of a visible key, never shows.
+    """
+    rows = []
+    for place in _keys_shown(document, view):
+        row = [position_and_text(place, document.tokens[place].text, NAME, view)]
+        for column in columns:
+            # `or` is for the type checker, as only visible keys are shown
+            row.append(format_fixed(float(column[place] or 0.0), view.precision))
+        rows.append(row)
+    return rows
+
+
 def _scores_table(document: TrainingTopic, view: View) -> Lines:
     """A table of each key's score, weight, and the gradients of both."""
-    keys = _keys_shown(document, view)
-    rows = []
-    for place in keys:
-        numbers = [
-            float(values[place] or 0.0)
-            for values in (
-                document.scores,
-                document.weights,
-                document.weight_gradient,
-                document.score_gradient,
-            )
-        ]
-        name = position_and_text(place, document.tokens[place].text, NAME, view)
-        rows.append([name, *(format_fixed(number, view.precision) for number in numbers)])
+    numbers: list[Numbers | Sequence[float | None]] = [
+        document.scores,
+        document.weights,
+        document.weight_gradient,
+        document.score_gradient,
+    ]
+    rows = _key_rows(document, numbers, view)
     columns = [
         say(view, "key"),
         *(spell(text, ascii=view.ascii) for text in say_each(view, "score s", "weight w")),
@@ -169,6 +184,7 @@ def _vector_table(document: TrainingTopic, view: View) -> Lines:
 def _scale_text(document: TrainingTopic) -> str:
     """What q·k is scaled by, as it stands behind a product: `/√64`, or `·0.3`."""
     model = document.model
+    # "√64" of a scale "1/√64"; "" of one that is the root of neither width
     root = root_of(document.scale, model.d_k or 0, model.d_model or 0).removeprefix("1/")
     if root:
         return f"/{root}"
@@ -189,6 +205,7 @@ def _matrix_tables(document: TrainingTopic, view: View) -> Lines:
             rows = sorted(np.argsort(-largest, kind="stable")[:ENTRIES].tolist())
         title = f"∂L/∂{name}"
         if not blocks:
+            # the first table has the heading of both
             title = say(view, "3 to the matrices: {name}", name=title)
         blocks.append(vectors(values[rows], [], view, title=title, note=note, row_numbers=rows))
         if len(rows) < len(values):
@@ -209,7 +226,7 @@ def _worked_entries(document: TrainingTopic, view: View) -> Iterator[str]:
     """Yield an entry of W_Q as a product, the same as a difference of the loss, and what holds of a
     loss of several queries and of one of the output."""
     checks = [check for check in document.checks if check.matrix == "W_Q"]
-    first: CheckedEntry = checks[0]
+    first: CheckedEntry = checks[0]  # the entry with the largest gradient
     yield say(
         view,
         "∂L/∂W_Q[{entry},{dim}] = x[{entry}]·∂L/∂q[{dim}] = {x}·{q} = {gradient}; moved up"
@@ -238,21 +255,14 @@ def _factor_text(value: float, view: View) -> str:
 
 
 def _step_table(document: TrainingTopic, view: View) -> Lines:
-    """A table of scores and weights before and after the step, with the weights' sums."""
-    keys = _keys_shown(document, view)
-    rows = []
-    for place in keys:
-        numbers = [
-            float(values[place] or 0.0)
-            for values in (
-                document.scores,
-                document.new_scores,
-                document.weights,
-                document.new_weights,
-            )
-        ]
-        name = position_and_text(place, document.tokens[place].text, NAME, view)
-        rows.append([name, *(format_fixed(number, view.precision) for number in numbers)])
+    """A table of each key's score and weight before and after the step, and the loss of both."""
+    numbers: list[Numbers | Sequence[float | None]] = [
+        document.scores,
+        document.new_scores,
+        document.weights,
+        document.new_weights,
+    ]
+    rows = _key_rows(document, numbers, view)
     columns = [
         say(view, "key"),
         *(
@@ -323,11 +333,12 @@ def _answer(document: TrainingTopic, query: str, target: str, view: View) -> Lin
             " lowers it.",
             **values,
         )
-    count = message(
+    size = int(np.size(document.query_matrix_gradient))
+    moves = message(
         "Each of the {count:,} numbers of W_Q and W_K moved by its own gradient times η.",
-        count=2 * int(np.size(document.query_matrix_gradient)),
+        count=2 * size,  # the head's W_K is as large as its W_Q
     )
-    texts = [say(view, text) for text in (result, count)]
+    texts = [say(view, text) for text in (result, moves)]
     shares, _ = weights_as_tints(document, document.new_weights)
     return tinted_answer(
         document,

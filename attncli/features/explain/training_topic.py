@@ -141,8 +141,8 @@ def training_document(
 
     # backwards: from the loss to the weights, by the softmax's Jacobian to the scores, to q and to
     # each k, and to the matrices that made them
-    reached = float(weights[row.target].sum())
-    weight_gradient = np.where(row.target, -1.0 / reached, 0.0)
+    target_weight = float(weights[row.target].sum())
+    weight_gradient = np.where(row.target, -1.0 / target_weight, 0.0)
     jacobian = np.diag(weights) - np.outer(weights, weights)
     score_gradient = jacobian @ weight_gradient
     q = row.x[query] @ w_q + row.query_bias
@@ -209,11 +209,13 @@ def _projected_row(
         raise _more_than_matrices(model, layer)
     w_q, w_k = (np.asarray(matrices[name], np.float64) for name in ("W_Q", "W_K"))
 
-    # q is x·W_Q and the same bias for every token, and k likewise; a rotation or a norm is neither
+    # q is x·W_Q and the same bias for every token, and k likewise: what q is besides x·W_Q must be
+    # one vector. A rotation or a norm makes it another for each token
     x = stages["hidden"]
     biases = []
     for name, matrix in (("q", w_q), ("k", w_k)):
         vectors = stages[name][0]
+        # (learned keys are more than the tokens; some layers project vectors of another width)
         if len(vectors) != len(x) or x.shape[1] != len(matrix):
             raise _more_than_matrices(model, layer)
         rest = vectors - x @ matrix
@@ -221,9 +223,10 @@ def _projected_row(
         if np.abs(rest - bias).max() > SAME * np.abs(vectors).max():
             raise _more_than_matrices(model, layer)
         biases.append(bias)
+    # what the position encoding adds to the scores, where they are not hidden
     masked = stages["masked"][0, query]
     visible = np.isfinite(masked)
-    added = stages["biased"][0, query] - stages["capped"][0, query]
+    score_bias = stages["biased"][0, query] - stages["capped"][0, query]
     query_bias, key_bias = biases
     row = ProjectedRow(
         x=x,
@@ -231,10 +234,11 @@ def _projected_row(
         query_bias=query_bias,
         key_bias=key_bias,
         scale=float(spec.scale),
-        score_bias=np.where(visible, np.nan_to_num(added), 0.0),
+        score_bias=np.where(visible, np.nan_to_num(score_bias), 0.0),
         visible=visible,
         target=np.zeros(len(x), bool),
     )
+    # for whatever else the run may do to scores: the function must give the run's own weights
     if np.abs(row.weights(w_q, w_k) - stages["weights"][0, query]).max(initial=0.0) > SAME:
         raise _more_than_matrices(model, layer)
     return row, w_q, w_k
@@ -323,14 +327,15 @@ def _checked_entries(
     """
     entries = []
     which = ("W_Q", "W_K").index(name)
-    order = np.argsort(-np.abs(gradient), axis=None, kind="stable")[:CHECKED]
-    for place in order.tolist():
+    # places in the flat matrix, which is [width, dim]
+    largest = np.argsort(-np.abs(gradient), axis=None, kind="stable")[:CHECKED]
+    for place in largest.tolist():
         entry, dim = divmod(place, gradient.shape[1])
         losses = []
         for sign in (1.0, -1.0):
-            moved = [matrix.copy() for matrix in matrices]
-            moved[which][entry, dim] += sign * STEP
-            losses.append(row.loss(moved[0], moved[1]))
+            new_matrices = [matrix.copy() for matrix in matrices]
+            new_matrices[which][entry, dim] += sign * STEP
+            losses.append(row.loss(*new_matrices))
         entries.append(
             CheckedEntry(
                 matrix=name,

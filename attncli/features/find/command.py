@@ -141,7 +141,7 @@ def find(
         environment,
         setup,
         tokenizer=text.tokenizer,
-        heads=declarations.EIGHT,
+        heads=declarations.SEEDED_HEADS,
         many_runs=effect,
     )
 

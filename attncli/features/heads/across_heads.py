@@ -76,7 +76,10 @@ class AcrossHeads:
         if "flow" in names:
             check_flow_size(count, layers, count)
         self._rollout = AttentionRollout(count)
+        # for flow: of each layer the mean weights of its heads, [query, key]
         self._means: list[Floats] = []
+        # for similarity: (layer, head) of every head; of each layer the weights and what is visible,
+        # [head, query, key]
         self._heads: list[tuple[int, int]] = []
         self._weights: list[Floats] = []
         self._visible: list[Bools] = []
@@ -207,6 +210,7 @@ def measure_circuits(heads: Sequence[HeadMatrices]) -> Circuits:
         Composition(
             way=way,
             strength=strength,
+            # of what the first head writes and what the second reads
             kernel=kernel(bases_of(before)["o"], bases_of(after)[way]),
             before=before.place,
             after=after.place,
@@ -625,12 +629,15 @@ class AttentionRollout:
         """
         mean = np.asarray(weights, np.float64).mean(0)
         self.result = residual(mean) @ self.result
+        # even attention over the keys that each query sees in each head, [head, query, key]; one
+        # head stands for all where `visible` has no axis of heads
         if visible is None:
             visibility = np.ones_like(mean, bool)
         else:
             visibility = np.broadcast_to(visible, (*np.shape(visible)[:-2], *mean.shape))
         visible_keys: Floats = visibility.reshape((-1, *mean.shape)).astype(np.float64)
-        even = (visible_keys / np.maximum(visible_keys.sum(-1, keepdims=True), 1)).mean(0)
+        key_counts = np.maximum(visible_keys.sum(-1, keepdims=True), 1)  # 1 for a row of zeros
+        even = (visible_keys / key_counts).mean(0)
         self.uniform = residual(even) @ self.uniform
 
 

@@ -75,22 +75,24 @@ def similarity_part(document: HeadsDocument, view: View) -> Lines:
     title = heading("heads by similarity", note, view)
     if not part.tree:
         return stack(title, remark("(one head)", view))
-    side = max(map(len, names))
-    room = max(min(view.width - side - 8, 60), 8)  # for bars, beside the name and the number
+    name_width = max(map(len, names))
+    # cells of the longest bar: 8 beside the name are for blanks and the number, and no bar needs more
+    # than 60
+    room = max(min(view.width - name_width - 8, 60), 8)
     heights = _join_heights(part)
     lines: list[Line] = []
     mark = spell("─", ascii=view.ascii)
-    places = part.order
-    # every gap between neighbours in the tree's order is one merge; a leaf's bar ends at the nearer
-    # of its gaps
-    gaps = [heights[a, b] for a, b in pairwise(places)]
-    for index, head in enumerate(places):
-        length = max(round(min(gaps[max(index - 1, 0) : index + 1]) * room), 1)
+    # gaps[i] is the distance at which the heads i and i + 1 of the tree's order are joined: every gap
+    # is one merge
+    gaps = [heights[a, b] for a, b in pairwise(part.order)]
+    for index, head in enumerate(part.order):
+        # a bar ends at the nearer of the gaps above and below; the first and the last head have one
+        distance = min(gaps[max(index - 1, 0) : index + 1])
+        bar = mark * max(round(distance * room), 1)
+        below = ""
         if index < len(gaps):
             below = f" {gaps[index]:.{view.precision}f}"
-        else:
-            below = ""
-        lines.append(((names[head].ljust(side + 1), ""), (mark * length, "cyan"), (below, FAINT)))
+        lines.append(((names[head].ljust(name_width + 1), ""), (bar, "cyan"), (below, FAINT)))
     note_below = message(
         "the number is the distance at which a head's cluster joins the one below; bars end at the"
         " nearer join"
@@ -226,7 +228,8 @@ class _Sources(NamedTuple):
     """Where positions take most from: key is the largest of all, free_key the largest of those
     where no head rests.
 
-    rests: whether heads rest on the key.
+    rests: whether heads rest on the key (put weight there when they look for nothing), and not on
+        all keys.
     names: of both, for a sentence.
     """
 
@@ -250,7 +253,9 @@ def _sources(document: HeadsDocument, weights: Numbers, view: View) -> _Sources:
         "other": quoted_token(document.tokens, free_key, view),
         "other_share": percent(float(means[free_key])),
     }
-    return _Sources(key, free_key, bool(rest[key]) and not rest.all(), names)
+    # where heads rest on every token, there is no other to tell of
+    rests = bool(rest[key]) and not rest.all()
+    return _Sources(key, free_key, rests, names)
 
 
 def _rollout_sentence(document: HeadsDocument, rollout: Rollout, view: View) -> str:

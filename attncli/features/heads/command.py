@@ -220,7 +220,7 @@ def heads(
         environment,
         setup,
         tokenizer=text.tokenizer,
-        heads=declarations.EIGHT,
+        heads=declarations.SEEDED_HEADS,
         many_runs=heads_options.roles or _names_roles(heads_options.metric),
     )
     saved_rules = _saved_rules(loaded_model, rules.rules_of)
@@ -319,9 +319,9 @@ def _refuse_alone(environment: Environment) -> None:
 
 
 FEW_TEXTS = 8
-"""Texts that the hint of a long search names."""
+"""Texts that the hint of a long search with --retrieval names."""
 SHORT_TEXT = 64
-"""Tokens of texts with a needle that are short."""
+"""Tokens of texts with a needle that the same hint names."""
 PATIENCE = 3.0
 """Seconds above which it is said before it starts what scoring takes."""
 
@@ -403,11 +403,15 @@ def _fetching_heads(
 ) -> None:
     """Run `attn heads --retrieval`: rank the heads by how they fetch a fact from made texts, and
     write the document and page."""
+    # options first: a wrong one is refused before a model is loaded. `RETRIEVAL_SUBJECTS` are about
+    # the run alone, and --why is about the page
     refuse_beside(environment, "--retrieval", RETRIEVAL_SUBJECTS)
     _refuse_why(environment, "--retrieval")
     view = validate_options(output, environment, "retrieval", files={"--html": page.html})
     validate_page(page)
-    loaded_model = request.model(environment, setup, heads=declarations.EIGHT, many_runs=True)
+    loaded_model = request.model(
+        environment, setup, heads=declarations.SEEDED_HEADS, many_runs=True
+    )
     from attncli.features.retrieval import compute as needles
     from attncli.models.estimate import duration_words
 
@@ -415,7 +419,7 @@ def _fetching_heads(
         """Called before the work with its estimated cost and the tokens of the longest text: refuse
         what needs too much memory (LimitError), and announce what takes long."""
         hint = message("fewer texts: --sample {count}", count=FEW_TEXTS)
-        if count > SHORT_TEXT:
+        if count > SHORT_TEXT:  # else they are as short already
             hint = message(
                 "fewer or shorter texts: --sample {count} --lengths {tokens}",
                 count=FEW_TEXTS,
@@ -446,7 +450,7 @@ def _fetching_heads(
             verify=options.verify,
             sample=options.sample,
             on_cost=on_cost,
-            on_interruption=kept_runs.documents.append,
+            on_interruption=kept_runs.documents.append,  # Ctrl-C shows what was measured by then
             progress=on_progress,
         )
 
@@ -481,7 +485,11 @@ def _heads_as_rules(
     validate_page(page)
     seed, setup = _seed_of_drawn_heads(environment, setup)
     loaded_model = request.model(
-        environment, setup, tokenizer=text.tokenizer, heads=declarations.EIGHT, many_runs=True
+        environment,
+        setup,
+        tokenizer=text.tokenizer,
+        heads=declarations.SEEDED_HEADS,
+        many_runs=True,
     )
     from attncli.features.rules.compute import built_in_texts
     from attncli.features.rules.compute import rules as compute_rules
@@ -566,12 +574,13 @@ def _comparison(
     from attncli.measure.metric_file import load_metrics
     from attncli.measure.row_facts import parse_exclusion as parse_exclude
 
-    # metrics, and the order, such as "entropy:asc"
+    # metrics, those of the user's own files, and the order, such as "entropy:asc"
     names = [name for name in request.comma_parts(heads_options.metric) if name]
-    files = heads_options.metric_file or ()
-    own = [metric.name for path in files for metric in load_metrics(path)]
-    sort, _, way = (heads_options.sort or "").partition(":")
-    if way not in ("", "asc", "desc"):
+    own: list[str] = []
+    for path in heads_options.metric_file or ():
+        own += [metric.name for metric in load_metrics(path)]
+    sort, _, direction = (heads_options.sort or "").partition(":")
+    if direction not in ("", "asc", "desc"):
         raise UsageError(
             "--sort {sort} names no order",
             expected="NAME, NAME:asc or NAME:desc",
@@ -584,15 +593,16 @@ def _comparison(
     if sort:
         column_metric(sort, option="--sort")
 
-    # metrics of the user's own files come with "all", and with the usual ones
+    # metrics of the user's own files come with "all", and with the usual ones; others are named
     layers, heads = layers_and_heads(model, which, output)
     if "all" in names:
         metrics = (*TEXT_METRICS, *own)
     elif names:
-        metrics = tuple(dict.fromkeys(names))
+        metrics = tuple(dict.fromkeys(names))  # each once
     else:
         metrics = (*DEFAULT, *own)
 
+    # whether the document holds weights: a figure draws maps unless it is of metrics alone
     maps = True
     if parts is not None:
         draws_maps = output.svg is not None and "metrics" not in parts
@@ -613,7 +623,7 @@ def _comparison(
             () if heads_options.directions is None else parse_directions(heads_options.directions)
         ),
         sort=sort or None,
-        rising=way == "asc",
+        rising=direction == "asc",
     )
 
 

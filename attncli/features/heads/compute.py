@@ -221,7 +221,8 @@ class _LayerTally:
         repeats: scores of random repeats for the labels; None where no labels are asked for.
         scores: scores by role, which belong to the model; None where none are asked for.
         """
-        # the results of all metrics by name
+        # the results of all metrics by name, each an array [head]; some are made from others, so
+        # that those of weights come first
         results: dict[str, Measured] = self.tally.result()
         if scores is not None:
             results |= {
@@ -247,12 +248,12 @@ class _LayerTally:
             if sort_name is not None:
                 sort_results = metric_values({sort_name: results[sort_name]}, place, "value")
                 sort_value = sort_results[sort_name].value
-            earned = None
+            label_scores = None
             if request.labels:
                 repeat_score = None
                 if repeats is not None:
                     repeat_score = repeats[self.layer, head]
-                earned = labels_of(results, head=place, repeats=repeat_score)
+                label_scores = labels_of(results, head=place, repeats=repeat_score)
             head_parts.append(
                 HeadMetrics(
                     layer=self.layer,
@@ -261,8 +262,8 @@ class _LayerTally:
                     baseline=metric_values(metric_results, place, "baseline"),
                     top_link=entry.link,
                     sorted_by=sort_value,
-                    labels=UNSET if earned is None else list(map(label_text, earned)),
-                    label_scores=UNSET if earned is None else earned,
+                    labels=UNSET if label_scores is None else list(map(label_text, label_scores)),
+                    label_scores=UNSET if label_scores is None else label_scores,
                     pool=UNSET if self.maps is None else self.maps.pool,
                     weights=UNSET if self.maps is None else self.maps.values[place],
                 )
@@ -382,22 +383,22 @@ def heads(
         rows = rows_for(model.spec, len(tokens))
     run_request = RunRequest(request.layers, request.heads, matrices=request.maps and rows is None)
     expected = cost(model, len(tokens), run_request, is_saved=False, rows=rows)
-    of_roles = [metric.name for metric in request.metrics_needed if metric.name in ROLE_METRICS]
-    if of_roles and scores is None:
-        expected = with_roles(expected, model, of_roles)
+    role_metrics = [metric.name for metric in request.metrics_needed if metric.name in ROLE_METRICS]
+    if role_metrics and scores is None:
+        expected = with_roles(expected, model, role_metrics)
     if "flow" in request.across:
         expected = with_flow(expected, len(tokens), len(model.spec.attending(request.layers)))
     on_cost(expected, len(tokens))
 
-    # scores of the model, then the run of the text
-    before = model.store.bytes_read()
+    # scores of the model, then the run of the text; what both read is told as resources
+    bytes_before = model.store.bytes_read()
     _check_repeats(repeats, model, request)
     if request.labels and repeats is None:
         from attncli.measure.labels import repeat_scores  # only labels need them
 
         repeats = repeat_scores(model, request.layers)
-    if of_roles and scores is None:
-        scores = role_scores(model, of_roles, layers=request.layers, repeats=repeats)
+    if role_metrics and scores is None:
+        scores = role_scores(model, role_metrics, layers=request.layers, repeats=repeats)
     document = _measured_heads(
         model,
         text,
@@ -410,8 +411,8 @@ def heads(
         recording=recording,
     )
 
-    # what is added to the document or left out of it
-    document = replace(document, resources=resources(model, before, expected.peak))
+    # what is added to the document or left out of it; roles rank all heads, so --top comes last
+    document = replace(document, resources=resources(model, bytes_before, expected.peak))
     if roles:
         document = replace(document, roles=rank_roles(document.heads))
     document = _with_rules(document, mixtures)
@@ -523,8 +524,10 @@ def _measured_heads(
 
     source = recording or model
     if rows is None:
+        # the scores behind the mask tell which keys a query sees
         traces = source.trace(tokens, layers=layers, keep=("masked", "weights"))
     else:
+        # the blocks themselves go to `on_block`
         traces = source.trace(
             tokens,
             layers=layers,
@@ -658,9 +661,9 @@ class _HeadCollector:
         if tally.regions is not None:
             self.region_shares.append((trace.layer, heads, tally.regions.shares()))
         self.head_rows += parts
-        rows = range(trace.empty_rows.shape[-2])
+        all_heads = range(trace.empty_rows.shape[-2])  # all ran, whichever are chosen
         self.empty += [
-            row for row in empty_rows(self.model.backend, trace, rows) if row.head in heads
+            row for row in empty_rows(self.model.backend, trace, all_heads) if row.head in heads
         ]
 
     def _take_weights(self, trace: LayerTrace, heads: Sequence[int], tally: _LayerTally) -> Floats:
@@ -677,15 +680,15 @@ class _HeadCollector:
         if tally.left_out is not None:
             weights = tally.left_out.without(weights, np.arange(len(self.row_tokens)))
         elif self.words is None:
-            # a learned extra key keeps its column
+            # metrics were of the tokens alone; in the document a learned extra key keeps its column
             weights = _matrices_of(heads, self.model.backend.numpy(trace.stages["weights"]))
         if self.request.maps:
             average = weights.mean(0)
-            spread = [_mean_entropy(head_weights) for head_weights in weights]
+            entropies = [_mean_entropy(head_weights) for head_weights in weights]
             self.average = AverageHead(
                 weights=average,
                 entropy=_mean_entropy(average),
-                heads_entropy=float(np.mean(spread)),
+                heads_entropy=float(np.mean(entropies)),
             )
         return weights
 
@@ -860,7 +863,8 @@ def sizes_by_query(model: Model, trace: LayerTrace) -> Floats:
     sizes = value_sizes(model, trace)[:, None, :]
     if "global_v" not in trace.stages:
         return sizes
-    # global tokens, as in Longformer, attend to values from a projection of their own
+    # global tokens, as in Longformer, attend to values from a projection of their own; the model
+    # names positions, and a short text may not reach all of them
     global_tokens = [
         token
         for token in model.spec.blocks[trace.layer].attention.own_global or ()
@@ -883,8 +887,9 @@ def _gated_sizes(model: Model, trace: LayerTrace) -> Floats:
     w_o = backend.numpy(matrix).astype(np.float64).reshape((-1, attention.heads, attention.v_dim))
     sizes = []
     for head in range(attention.heads):
-        # ‖x·W_O‖² = x·(W_OᵀW_O)·xᵀ, whose inner matrix is small; heads of a group share values
+        # ‖x·W_O‖² = x·(W_OᵀW_O)·xᵀ, whose inner matrix is small
         gram = w_o[:, head].T @ w_o[:, head]
+        # v is [kv head, key, v_dim]: heads of a group share values
         values = v[head * len(v) // attention.heads]
         sizes_of_queries = []
         for query_gate in gate[head]:

@@ -39,6 +39,10 @@ def _figure_head(head: HeadMetrics, view: View) -> FigureHead:
     return FigureHead(head.layer, head.head, name, values(head.metrics), values(head.baseline))
 
 
+GAP = 20
+"""Points between two parts of the figure."""
+
+
 def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: str) -> None:
     """Draw a map of the weights of every head that the document holds (where it is a single head of
     a short text, its links, too); then the metrics of every head.
@@ -65,6 +69,8 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
         note = model_note(document, view)
     else:
         note = say(view, "metrics")
+    # each part is drawn below the one before: `top` is where the next begins, and `end` where the
+    # last ended, which is `top` again if it drew nothing
     top = draw_title(drawing, document.text, note)
 
     # attention on regions of the text, where it was measured
@@ -74,15 +80,14 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
         regions = named_regions(rows, view)
         end = draw_regions(drawing, rows, document.tokens, document.region_shares, top, view)
         if end > top:
-            top = end + 20
+            top = end + GAP
 
     # the maps
     if weights:
         keys = names_of(document.tokens)
+        average = None
         if document.average:
             average = document.average.weights
-        else:
-            average = None
         axes = MapAxes(keys, keys, regions=regions)
         end = draw_head_maps(
             drawing,
@@ -95,20 +100,22 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
             chosen_heads=are_named(weights, document.model),
         )
         if end > top:
-            top = end + 20
+            top = end + GAP
 
     # the metrics, of all heads or of those that the user chose
     if not document.heads:
         return
-    # all heads have the same metrics
+    # all heads have the same metrics; the user's own have no title
     titles = {
         name: say(view, METRIC_TITLES[name]) if name in METRIC_TITLES else name
         for name in document.heads[0].metrics
     }
-    drawing.offered.add("heads")
+    drawing.offered.add(
+        "heads"
+    )  # this figure can use the choice of heads; where none can, it is refused
     chosen = drawing.choice.heads
-    measured = [row for row in document.heads if not chosen or (row.layer, row.head) in chosen]
-    heads = [_figure_head(metrics, view) for metrics in measured]
+    rows_drawn = [row for row in document.heads if not chosen or (row.layer, row.head) in chosen]
+    heads = [_figure_head(row, view) for row in rows_drawn]
     draw_metrics(
         drawing, heads, titles, top, line_note=say(view, "line: what uniform weights would give")
     )

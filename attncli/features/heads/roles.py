@@ -236,13 +236,16 @@ def _add_output_of(model: Model, scores: RoleScores, layers: Selection) -> None:
     if not has_head or is_narrow or not model.own_layers or not model.spec.vocabulary:
         return
     ordinary = ordinary_tokens(model, seed=0)[:DRAWN]
+    # without ids there are no rows of the output head to compare
     if not ordinary or any(token.id is None for token in ordinary):
         return
 
     # each test shows tokens, and has the place of the right answer among them
-    followed = list(_followed_tokens(model))
-    sequence_tokens = [token for token, _ in followed]
-    successors = [after for _, after in followed]
+    sequence_tokens: list[Token] = []
+    successors: list[int | None] = []
+    for token, successor in _followed_tokens(model):
+        sequence_tokens.append(token)
+        successors.append(successor)
     possible_tests = {
         "copying": _WrittenTest.of(model, ordinary, list(range(len(ordinary)))),
         "successor": _WrittenTest.of(model, sequence_tokens, successors),
@@ -311,7 +314,7 @@ def _followed_tokens(model: Model) -> Iterator[tuple[Token, int | None]]:
             if after is None:
                 yield token, None
             else:
-                yield token, count
+                yield token, count  # the one after it is yielded next
 
 
 def _single_token(model: Model, word: str) -> Token | None:
@@ -423,21 +426,22 @@ def rank_roles(heads: Sequence[HeadMetrics]) -> list[RoleRank]:
     gives; a role for which no head has a score is left out."""
     ranks = []
     for role, metric in ROLES.items():
-        scored: list[RankedHead] = []
-        chances: list[float] = []
+        ranked_heads: list[RankedHead] = []
+        chances: list[float] = []  # they differ between layers, where masks do
         for head in heads:
             score = head.metrics.get(metric)
             if score is not None and score.value is not None:
-                scored.append(RankedHead(layer=head.layer, head=head.head, score=score.value))
+                ranked_heads.append(RankedHead(layer=head.layer, head=head.head, score=score.value))
             if head.baseline:
                 baseline = head.baseline.get(metric)
                 if baseline is not None and baseline.value is not None:
                     chances.append(baseline.value)
-        if not scored:
+        if not ranked_heads:
             continue
-        scored.sort(key=lambda row: (-row.score, row.layer, row.head))
+        ranked_heads.sort(key=lambda row: (-row.score, row.layer, row.head))
         chance = None
         if chances:
             chance = float(np.mean(chances))
-        ranks.append(RoleRank(role=role, metric=metric, chance=chance, heads=scored[:RANKED]))
+        first_heads = ranked_heads[:RANKED]
+        ranks.append(RoleRank(role=role, metric=metric, chance=chance, heads=first_heads))
     return ranks

@@ -156,6 +156,7 @@ NARROW, LABELS = 72, 40
 beside the rest.
 """
 SHORT = {"confidence": "conf", "distance": "dist", "previous": "prev"}
+"""Names of metrics in a narrow table."""
 
 
 def heads_screen(document: HeadsDocument, view: View) -> Lines:
@@ -305,12 +306,12 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
     if document.average and len(maps) > 1:
         maps.append(Map("average", document.average.weights))
 
-    # with several layers, a row of maps holds one layer
-    most = None
+    # with several layers, a row of maps holds one layer; with one, as many as fit
+    maps_in_a_row = None
     if has_several_layers:
-        most = max(Counter(head.layer for head, _ in heads_shown).values())
+        maps_in_a_row = max(Counter(head.layer for head, _ in heads_shown).values())
     names = [token.text for token in document.tokens]
-    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=most)
+    picture = side_by_side(maps, view, limits=(0.0, 1.0), names=names, in_a_row=maps_in_a_row)
 
     title = heading("maps of the weights", "rows: queries, columns: keys", view)
     left_out_note = more_maps(len(heads_shown), len(head_weights))
@@ -363,7 +364,8 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
         column_names = [SHORT.get(name, name) for name in names]
     columns = ["layer", "head", *column_names, message("top link"), "labels"]
 
-    # which columns stand in which table; those before `first_word` hold numbers
+    # which columns, by their numbers in `columns`, stand in which table; those before `first_word`
+    # hold numbers, the first two of the layer and the head
     first_word = len(names) + 2
     name_columns = [1]
     if len({head.layer for head in heads}) > 1:
@@ -371,6 +373,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
     words = _word_columns(heads, first_word)
     groups = _column_groups(name_columns, range(2, first_word), columns, rows, view)
     width_needed = _width_beside(has_labels=first_word + 1 in words)
+    # words stand beside the numbers, or in a last table of their own
     fits_beside = len(groups) == 1 and view.width >= width_needed
     if fits_beside:
         groups = [[*groups[0], *words]]
@@ -864,10 +867,10 @@ def roles_part(document: HeadsDocument, view: View) -> Lines:
         chance = "-"
         if rank.chance is not None:
             chance = f"{rank.chance:.2f}"
-        shown = rank.heads
+        heads_shown = rank.heads
         if not view.full:
-            shown = rank.heads[:FIRST_HEADS]
-        scores = [f"{head_label(head.layer, head.head)} {head.score:.2f}" for head in shown]
+            heads_shown = rank.heads[:FIRST_HEADS]
+        scores = [f"{head_label(head.layer, head.head)} {head.score:.2f}" for head in heads_shown]
         rows.append([say(view, ROLE_NAMES[rank.role]), chance, "  ".join(scores)])
     names = [
         say(view, contextual("column", "role")),
@@ -893,32 +896,33 @@ def _role_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     where none is; and the roles without scores, as the model or the text has none."""
     if document.roles is UNSET:
         return
-    firsts: list[str] = []
-    nobody: list[str] = []
+    first_heads: list[str] = []
+    roles_of_nobody: list[str] = []
     for rank in document.roles:
         name = say(view, ROLE_NAMES[rank.role])
         # the highest score comes first; where chance is not known, any score above 0 counts
         first = rank.heads[0]
         if first.score <= BEYOND_CHANCE * (rank.chance or 0.0):
-            nobody.append(name)
+            roles_of_nobody.append(name)
             continue
 
         # several heads may have the same highest score
-        equal = sum(row.score == first.score for row in rank.heads)
-        if equal == 1:
+        tied_count = sum(row.score == first.score for row in rank.heads)
+        if tied_count == 1:
             template = message("{role}: layer {layer} head {head} ({score})")
         else:
             template = message("{role}: layer {layer} head {head} and {others} more ({score} each)")
-        others = f"{equal - 1}"
-        if equal == len(rank.heads) < len(document.heads):
+        others = f"{tied_count - 1}"
+        if tied_count == len(rank.heads) < len(document.heads):
             # the document ranks only some heads: those behind may have it, too
             others += "+"
         places = {"layer": first.layer, "head": first.head, "others": others}
-        firsts.append(say(view, template, role=name, score=f"{first.score:.2f}", **places))
-    if firsts:
-        yield say(view, "First by role: {heads}.", heads=listing(firsts))
-    if nobody:
-        yield say(view, "No head has twice what chance gives: {roles}.", roles=listing(nobody))
+        first_heads.append(say(view, template, role=name, score=f"{first.score:.2f}", **places))
+    if first_heads:
+        yield say(view, "First by role: {heads}.", heads=listing(first_heads))
+    if roles_of_nobody:
+        roles = listing(roles_of_nobody)
+        yield say(view, "No head has twice what chance gives: {roles}.", roles=roles)
     missing = [role for role in ROLE_NAMES if not _has_role(document, role)]
     of_text = [say(view, ROLE_NAMES[role]) for role in missing if role in ROLES_OF_TEXT]
     of_model = [say(view, ROLE_NAMES[role]) for role in missing if role not in ROLES_OF_TEXT]
@@ -1027,7 +1031,8 @@ def _link_by_choice(head: HeadMetrics, rest: Bools) -> LayerHeadLink | None:
         if not rows.any():
             return None
         has_choice &= rows.any(axis=1)
-        # the link's own query is out, so that below a link of another query is taken
+        # the link's own query counts as one without a choice, so that below the link with the largest
+        # weight of another query is taken
         has_choice[link.query] = False
 
     if not has_choice.any() or has_choice[link.query]:
@@ -1081,22 +1086,24 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """Yield how many heads keep more than half of their weight on one and the same key, counted over
     the queries that see several keys; nothing where no head does, for fewer than two heads, and
     where the document holds no weights."""
-    # the mean weight on each key, [head, key], and how many heads have most of it on which key
+    # the mean weight on each key, [head, key]; and how many heads have more than half on a key, by
+    # key
     means = mean_received(_whole_weights(document))
     if len(means) < 2 or not means.size:
         return
-    tops = Counter(int(mean.argmax()) for mean in means if mean.max(initial=0.0) > HALF)
-    if not tops:
+    head_counts = Counter(int(mean.argmax()) for mean in means if mean.max(initial=0.0) > HALF)
+    if not head_counts:
         return
-    key = max(tops, key=lambda position: (tops[position], -position))
+    # the key of most heads; of several the first in the text
+    key = max(head_counts, key=lambda position: (head_counts[position], -position))
+    # an unknown word has no vector of its own: weight on it says nothing of the word
     if document.tokens[key].unknown:
         return
 
     # heads are said to rest on the key only if it is one on which they do
-    count = tops[key]
+    count = head_counts[key]
     name = quoted_token(document.tokens, key, view)
     rest = _tokens_at_rest(document)
-    together = int((means[:, rest].sum(-1) > HALF).sum())
     if not rest[key]:
         template = plural(
             "{count} of {heads} heads keeps more than half of its weight on {key}.",
@@ -1124,12 +1131,13 @@ def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
             key=quoted_row(document.tokens[key], view),
         )
     yield say(view, template)
-    if rest[key] and together > count:
+    count_of_all = int((means[:, rest].sum(-1) > HALF).sum())  # on all such keys together
+    if rest[key] and count_of_all > count:
         yield say(
             view,
             "On all of {rest} together {count} of {heads} do.",
             rest=rest_names(document.tokens),
-            count=together,
+            count=count_of_all,
             heads=len(means),
         )
 
@@ -1157,6 +1165,7 @@ def _short_text_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
 LEAST_DIFFERENCE = 0.005
 """Two numbers of a table that differ by less may look the same."""
 POSITIONS = (("previous", -1), ("next", 1), ("self", 0))
+"""Metrics of one place beside the query, and its distance from it."""
 POSITIONAL_SENTENCES = (
     (
         message("Layer {layer} head {head} looks at the previous word ({value})."),

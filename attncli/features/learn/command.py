@@ -29,6 +29,7 @@ from attncli.inputs.files import is_folder
 from attncli.language import message
 
 MOST_STEPS, MOST_SEEDS, MOST_SNAPSHOTS = 1_000_000, 1000, 1000
+"""Steps, seeds and checkpoints of a training at most."""
 
 
 def learn(

@@ -353,15 +353,15 @@ def learn(
         ends_early=ends_early,
     )
     runs = [_seed_run(request, lesson, request.seeds[0])]
-    for seed in request.seeds[1:]:
-        if lesson.interrupted or lesson.moments[-1].step < request.steps:
-            break
-        lesson_of_seed = train(
-            request, model, seed, points=1, is_over=is_over, ends_early=ends_early
-        )
-        runs.append(_seed_run(request, lesson_of_seed, seed))
+    lesson_of_seed = lesson
+    for further_seed in request.seeds[1:]:
+        # stopped by Ctrl-C, or by `is_over` before its last step
         if lesson_of_seed.interrupted or runs[-1].steps < request.steps:
             break
+        lesson_of_seed = train(
+            request, model, further_seed, points=1, is_over=is_over, ends_early=ends_early
+        )
+        runs.append(_seed_run(request, lesson_of_seed, further_seed))
     document = _learn_document(request, lesson, runs)
     if save is None or not keep():
         return document
@@ -416,8 +416,8 @@ def train(
     test = task.draw(seed, "test", TEST_TEXTS)
     pairs = task.pairs(test)  # of query and key, those that count for each score
     moments: list[Moment] = []
-    copies: list[tuple[int, Mapping[str, Floats]]] = []
-    copied = set(snapshot_steps(steps, snapshots))
+    copies: list[tuple[int, Mapping[str, Floats]]] = []  # (step, weights by role)
+    steps_to_copy = set(snapshot_steps(steps, snapshots))
 
     def measure() -> Moment:
         """The loss, the scores and the maps of the model as it is now, after `step` steps."""
@@ -433,21 +433,21 @@ def train(
         moments.append(measure())
         on_moment(moments[-1])
 
-    every = max(steps // points, 1)
-    step = 0
+    interval = max(steps // points, 1)  # steps from one point of the curve to the next
+    step = 0  # `measure` reads it, too
     interrupted = False
     try:
         record()
-        if 0 in copied:
+        if 0 in steps_to_copy:
             copies.append((0, _copy_weights(trainer)))
         for step in range(1, steps + 1):
             trainer.step(task.draw(seed, f"step {step}", request.batch))
-            if step in copied:
+            if step in steps_to_copy:
                 copies.append((step, _copy_weights(trainer)))
             stops = is_over()
             is_power_of_two = step & (step - 1) == 0  # most happens early
             # a seed that is measured once, at its end, needs no early points either
-            is_point = step % every == 0 or step == steps or (points > 1 and is_power_of_two)
+            is_point = step % interval == 0 or step == steps or (points > 1 and is_power_of_two)
             if stops or is_point:
                 record()
             else:
@@ -458,6 +458,7 @@ def train(
         if not ends_early or not moments:
             raise
         interrupted = True
+        # the curve ends where the training did
         if moments[-1].step != step:
             record()
     return Lesson(moments, trainer, test, copies, interrupted)
@@ -469,12 +470,12 @@ def snapshot_steps(steps: int, count: int) -> list[int]:
     the training has no more steps."""
     if count < 2:
         return [steps] * count
-    chosen = {round(steps ** (place / (count - 1))) for place in range(1, count)}
+    # powers of `steps` with exponents at even distances, up to 1: even on a logarithmic axis
+    powers = {round(steps ** (place / (count - 1))) for place in range(1, count)}
     # early powers may round to the same step: fill up with the first steps that are free
-    free = (step for step in range(1, steps + 1) if step not in chosen)
-    while len(chosen) < min(count - 1, steps):
-        chosen.add(next(free))
-    return [0, *sorted(chosen)]
+    free_steps = [step for step in range(1, steps + 1) if step not in powers]
+    missing = min(count - 1, steps) - len(powers)
+    return [0, *sorted([*powers, *free_steps[:missing]])]
 
 
 def _copy_weights(trainer: Trainer) -> Mapping[str, Floats]:
@@ -533,6 +534,7 @@ def _side_arrays(model: SmallModel, spec: Spec, arrays: Mapping[str, Floats]) ->
     """The arrays to write of one side of the trained model, whose Spec this is, from its weights by
     role."""
     width = spec.d_model
+    # all but the roles of layers, which begin with the layer's number
     outer = {name: array for name, array in arrays.items() if not name[0].isdigit()}
     if spec.embedding.types:
         outer["types.weight"] = np.zeros((spec.embedding.types, width), np.float32)
@@ -730,8 +732,8 @@ def _visible_keys(model: SmallModel, batch: Batch) -> Bools:
     keys = backend.arange(0, count)[None, :]
     # all layers of a small model are alike
     mask = model.spec.blocks[0].attention.mask
-    shown = np.asarray(visible(mask, queries, keys, keys=count, backend=backend))
-    return np.broadcast_to(shown, (count, count))
+    is_visible = np.asarray(visible(mask, queries, keys, keys=count, backend=backend))
+    return np.broadcast_to(is_visible, (count, count))
 
 
 def _step_of_rise(steps: Sequence[int], values: Sequence[float]) -> int | None:
@@ -777,7 +779,7 @@ def _alignment(task: Task, lesson: Lesson) -> Alignment | UnsetType:
     if test.source is None or task.bottleneck:
         return UNSET
     name = task.scores[-1].name  # a task's own score is its last
-    counted = task.pairs(test)[name]
+    is_word = task.pairs(test)[name]  # whether a key is the word in question, [text, query, key]
     scores = lesson.moments[-1].scores[name]  # [layer, head]
     layer, head = np.unravel_index(int(scores.argmax()), scores.shape)
     output = lesson.trainer.run(test, keep=True)
@@ -785,10 +787,10 @@ def _alignment(task: Task, lesson: Lesson) -> Alignment | UnsetType:
     return Alignment(
         layer=int(layer),
         head=int(head),
-        rows=int(counted.any(-1).sum()),
-        share=largest_share(weights, counted),
+        rows=int(is_word.any(-1).sum()),
+        share=largest_share(weights, is_word),
         # a key that is drawn at random is the word in question as often as even weights are on it
-        chance=even_scores(_visible_keys(lesson.trainer.model, test), {name: counted})[name],
+        chance=even_scores(_visible_keys(lesson.trainer.model, test), {name: is_word})[name],
     )
 
 
@@ -801,13 +803,13 @@ def _losses_by_length(lesson: Lesson) -> list[LengthLoss] | UnsetType:
     rows = []
     for length in sorted(set(source.lengths.tolist())):
         is_text = source.lengths == length
-        of_length = Batch(lesson.test.ids[is_text], lesson.test.targets[is_text])
-        passed = ForwardPass(logits=np.asarray(output.logits)[is_text], weights=())
+        texts_of_length = Batch(lesson.test.ids[is_text], lesson.test.targets[is_text])
+        output_of_length = ForwardPass(logits=np.asarray(output.logits)[is_text], weights=())
         rows.append(
             LengthLoss(
                 tokens=length,
                 texts=int(is_text.sum()),
-                loss=lesson.trainer.loss_of(passed, of_length),
+                loss=lesson.trainer.loss_of(output_of_length, texts_of_length),
             )
         )
     return rows
@@ -885,9 +887,11 @@ def training_bytes(request: LearnRequest) -> int:
     length = request.task.length
     rows = max(request.batch, TEST_TEXTS) * length
     attentions = len(spec.blocks) * _attentions(request)
-    numbers = attentions * kept_numbers(spec, rows, length) + rows * 6 * spec.vocabulary
+    # about 6 arrays of the size of the logits, and 8 of the size of the weights
+    logits = 6 * rows * spec.vocabulary
     parameters = sum(math.prod(role.shape) for role in roles_of(spec).values())
-    return 4 * (numbers + 8 * parameters)  # float32; about 6 arrays of logits, 8 of the weights
+    numbers = attentions * kept_numbers(spec, rows, length) + logits + 8 * parameters
+    return 4 * numbers  # float32
 
 
 def _attentions(request: LearnRequest) -> int:
@@ -936,8 +940,9 @@ def training_cost(request: LearnRequest) -> TrainingCost:
         products = _attentions(request) * texts * work.products
         products += rows * spec.vocabulary * spec.d_model
         # NUMBERS and LAYER_STEPS were measured of whole training steps, of which this is a part
-        kept = attentions * kept_numbers(spec, rows, length)
-        return products / PRODUCTS_A_SECOND + (kept / NUMBERS + attentions / LAYER_STEPS) / passes
+        numbers = attentions * kept_numbers(spec, rows, length)
+        step_seconds = numbers / NUMBERS + attentions / LAYER_STEPS
+        return products / PRODUCTS_A_SECOND + step_seconds / passes
 
     test = forward_seconds(TEST_TEXTS)
     step = passes * forward_seconds(request.batch) + parameters / UPDATES

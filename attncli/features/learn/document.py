@@ -215,7 +215,9 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
     warnings: list[str]
 
     def lengths(self) -> Mapping[str, int | range]:
-        """The example's tokens, the points of the curve, the model's layers and heads."""
+        """How many entries the axes have that the fields of this document name: "token" and "key" of
+        the example, "curve" (its points), "layer" and "head" of the model."""
+        # beside an encoder, heads look at the text that it reads
         keys = self.example.tokens
         if self.example.source_tokens is not UNSET:
             keys = self.example.source_tokens
@@ -230,19 +232,22 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
     def validation_errors(self) -> Iterator[tuple[str, str]]:
         """Faults as (field, message), unless every head that is named is one of the model's, and
         there is something to show."""
+        # (field, layer, head) of all heads that are named
         rows = [("heads", row.layer, row.head) for row in self.heads]
         rows += [("ablation.heads", row.layer, row.head) for row in self.ablation.heads]
-        rows += [("runs", row.layer, row.head) for run in self.runs for row in run.best]
-        for place, layer, head in rows:
+        for run in self.runs:
+            rows += [("runs", row.layer, row.head) for row in run.best]
+        for field, layer, head in rows:
             if layer >= self.model.layers or head >= self.model.heads:
                 yield (
-                    place,
+                    field,
                     message("there is no layer {layer} head {head}", layer=layer, head=head),
                 )
         if not (self.curve and self.maps and self.runs and self.heads and self.ablation.heads):
             yield "curve", message("curve, maps, heads, runs or ablation are empty")
-            return
-        known = {(row.layer, row.head) for row in self.heads}
+            return  # what follows needs a first head
+        # all heads have the same scores, and runs name heads and scores that are there
+        heads = {(row.layer, row.head) for row in self.heads}
         names = set(self.heads[0].scores)
         for number, row in enumerate(self.heads):
             if set(row.scores) != names:
@@ -252,7 +257,7 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
                 )
         for number, run in enumerate(self.runs):
             for best in run.best:
-                if best.score not in names or (best.layer, best.head) not in known:
+                if best.score not in names or (best.layer, best.head) not in heads:
                     yield (
                         f"runs[{number}].best",
                         message("it names a score or a head that is not there"),

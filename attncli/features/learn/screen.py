@@ -37,6 +37,7 @@ from attncli.measure.labels import LABELS
 from attncli.mechanism.spec import head_name
 
 PLOT_LINES = 12
+"""Lines of the plot of the loss."""
 CHANCE = 0.95
 """A loss above this share of chance is no better than it."""
 MOST_MAPS = 8
@@ -209,14 +210,14 @@ def _maps_before_and_after(document: LearnDocument, view: View) -> Lines:
         )
         for layer, head in heads_shown
     ]
-    before = [
-        Map(head_name(layer, head), np.asarray(first.weights)[layer, head])
-        for layer, head in heads_shown
-    ]
     names = _query_names(document.example)
     note = _axes_note(document)
     blocks = []
     if view.full:
+        before = [
+            Map(head_name(layer, head), np.asarray(first.weights)[layer, head])
+            for layer, head in heads_shown
+        ]
         blocks = [
             heading(message("maps before training"), note, view),
             side_by_side(

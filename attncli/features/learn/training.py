@@ -191,6 +191,7 @@ def forward(
     output = logits(side, store.outer(backend), backend, traces[-1].after)
     weights: Sequence[Array] = ()
     if keep:
+        # a layer's attention to the encoder, or its own where there is none
         weights = [(trace.cross or trace).stages["weights"] for trace in traces]
     return ForwardPass(logits=output, weights=weights)
 
@@ -288,11 +289,9 @@ class AdamW:
 
 
 class Trainer:
-    """A model in training. arrays: its weights by role, as they are now; views of one array that
-    steps change.
+    """A model in training.
 
-    thrift: by how many times `rate` the matrix through which a head writes is shortened at each
-    step.
+    arrays: its weights by role, as they are now; views of one array that steps change.
     """
 
     def __init__(self, model: SmallModel, seed: int, rate: float, thrift: float = 0.0) -> None:
@@ -359,8 +358,10 @@ class Trainer:
         for layer, block in enumerate(self.model.decoder.blocks):
             weight = self._trained[f"{layer}.attn.o.weight"]  # [width, head · v_dim]
             heads = weight.reshape(len(weight), block.attention.heads, -1)
-            lengths = np.sqrt((heads * heads).sum((0, 2), keepdims=True))
-            heads *= np.maximum(1 - self._thrift * self._rate / np.maximum(lengths, 1e-9), 0)
+            # (a head that is 0 already has no length to divide by)
+            lengths = np.maximum(np.sqrt((heads * heads).sum((0, 2), keepdims=True)), 1e-9)
+            # in place: `heads` is a view of the weights
+            heads *= np.maximum(1 - self._thrift * self._rate / lengths, 0)
 
     def run(
         self, batch: Batch, *, keep: bool = False, interventions: Interventions = NO_INTERVENTIONS

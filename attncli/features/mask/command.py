@@ -47,7 +47,7 @@ def mask(
             panel=ATTENTION,
             most=4096,
         ),
-    ] = declarations.EIGHT,
+    ] = declarations.SEEDED_HEADS,
     head: Annotated[int, declarations.ONE_HEAD] = 0,
     seed: Annotated[
         int,

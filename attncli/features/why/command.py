@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from attncli.cli import declarations, request
 from attncli.cli.answer import Command, DocumentPage, TextRun, answer_texts
-from attncli.cli.declarations import EIGHT, OutputOptions, PairOptions, RunSetup, TextOptions
+from attncli.cli.declarations import SEEDED_HEADS, OutputOptions, PairOptions, RunSetup, TextOptions
 from attncli.cli.environment import Environment
 from attncli.cli.grouped_command import command_app
 from attncli.cli.option import KEPT, RUN, analysis_option, meaning, option, redeclare, without
@@ -115,7 +115,7 @@ def why(
     view = validate_options(output, environment, "why", files={"--html": page.html})
     validate_page(page, lines=text.lines)
     start, end, split = _link_ends(link)
-    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=EIGHT)
+    loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=SEEDED_HEADS)
     from attncli.features.why import compute as explanation
 
     def on_cost(expected: CostEstimate, count: int) -> None:

@@ -53,8 +53,8 @@ class OwnSentence(Task):
     def draw(self, seed: int, stream: str, size: int) -> Batch:
         """A batch of one text, the sentence, whatever the seed and the size."""
         del seed, stream
-        # of size 0, no text
-        ids = np.asarray([[self.words.index(word) for word in self.tokens]] * min(size, 1))
+        sentence = [self.words.index(word) for word in self.tokens]
+        ids = np.asarray([sentence] * min(size, 1))  # no text of size 0
         targets = np.full(ids.shape, NO_TARGET)
         targets[:, self.query] = ids[:, self.target]
         return Batch(ids, targets)
@@ -62,6 +62,6 @@ class OwnSentence(Task):
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
         """The pairs of the query with every key that is the target's word, as "target", [text, query,
         key]: which of several such keys is looked at makes no difference to what is said."""
-        counted = np.zeros((*batch.ids.shape, batch.ids.shape[-1]), bool)
-        counted[:, self.query] = batch.ids == batch.ids[:, [self.target]]
-        return {"target": counted}
+        pairs = np.zeros((*batch.ids.shape, batch.ids.shape[-1]), bool)
+        pairs[:, self.query] = batch.ids == batch.ids[:, [self.target]]
+        return {"target": pairs}

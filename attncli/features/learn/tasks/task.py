@@ -129,12 +129,13 @@ def largest_share(weights: Floats, counted: Bools) -> float:
     first of equals.
 
     weights: of one head, [text, query, key].
-    counted: [text, query, key].
+    counted: which keys count, booleans [text, query, key].
     """
     has_key = counted.any(-1)
     best = weights.argmax(-1)
-    is_counted = np.take_along_axis(counted, best[..., None], -1)[..., 0]
-    return float(is_counted[has_key].mean())
+    # of each row whether its best key counts, [text, query]
+    best_counts = np.take_along_axis(counted, best[..., None], -1)[..., 0]
+    return float(best_counts[has_key].mean())
 
 
 def even_scores(visible: Bools, pairs: Mapping[str, Bools]) -> dict[str, float]:
@@ -157,11 +158,12 @@ def _mean_weight(weights: Floats, counted: Bools) -> Floats:
     weights: [text, head, query, key].
     counted: [text, query, key].
     """
-    rows = np.any(counted, -1, keepdims=True)[..., 0]  # which have keys that count, [text, query]
-    total = np.einsum("...hqk,...qk->...hq", weights, counted.astype(weights.dtype))
-    if not rows.any():
+    has_key = counted.any(-1)  # which rows have keys that count, [text, query]
+    if not has_key.any():
         return np.full(weights.shape[-3], np.nan)
-    result: Floats = (total * rows[:, None]).sum((0, -1), dtype=np.float64) / rows.sum()
+    # of each row the sum over these keys, [text, head, query]: 0 in rows without any
+    sums = np.einsum("...hqk,...qk->...hq", weights, counted.astype(weights.dtype))
+    result: Floats = sums.sum((0, -1), dtype=np.float64) / has_key.sum()
     return result
 
 

@@ -100,37 +100,45 @@ class Translate(Task):
         numbers = integers(seed, f"translate\0{stream}", size * (places + PHRASES + 1))
         numbers = numbers.reshape(size, places + PHRASES + 1).astype(np.int64)
         choices = numbers[:, :places] % [len(kind) for kind in LONGEST]
-        has_adjective = numbers[:, places:-1] % 4 != 0
+        has_adjective = numbers[:, places:-1] % 4 != 0  # three in four, `ADJECTIVE_SHARE`
         phrases = 1 + numbers[:, -1] % PHRASES
 
-        # which of the places of the longest sentence each has, [text, place]
-        kept = np.ones((size, places), bool)
+        # which of the places of the longest sentence each has, [text, place]: all phrases have an
+        # article, an adjective and a noun there, and between two of them stands a word
+        has_place = np.ones((size, places), bool)
+        step = len(PHRASE) + 1
         for phrase in range(PHRASES):
-            first = phrase * (len(PHRASE) + 1)  # a phrase, and the word before the next
-            kept[:, first + 1] = has_adjective[:, phrase]
+            article = phrase * step
+            has_place[:, article + 1] = has_adjective[:, phrase]
             if phrase:
-                kept[:, first - 1 : first + 3] &= (phrases > phrase)[:, None]
+                # the word before the phrase, and its three words
+                has_place[:, article - 1 : article + 3] &= (phrases > phrase)[:, None]
 
-        # the last noun
+        # the last noun, the third word of the last phrase: the remainder of the sum of all words is 0
+        # for a test text, 1 to 5 for others
         nouns = len(NOUNS)
-        last = (phrases - 1) * (len(PHRASE) + 1) + 2
+        last = (phrases - 1) * step + 2
         texts = np.arange(size)
-        rest = (choices * kept).sum(1) - choices[texts, last]
+        rest = (choices * has_place).sum(1) - choices[texts, last]
         if stream == "test":
             remainder = np.zeros(size, np.int64)
         else:
             remainder = 1 + (numbers[texts, last] % (nouns - 1)).astype(np.int64)
         choices[texts, last] = (remainder - rest) % nouns
 
-        # ids of the places that are kept, one after the other; after them the end again. The longest
-        # sentence comes first: it is the example
-        firsts = [WORDS.index(next(iter(kind))) for kind in LONGEST]
-        ids = np.where(kept, choices + firsts, WORDS.index(END))
-        ids = np.take_along_axis(ids, np.argsort(~kept, 1, kind="stable"), 1)
-        lengths = kept.sum(1)
+        # ids of the places that a sentence has, one after the other; after them the end again. The
+        # words of a kind have ids that follow each other, from its first word's on
+        first_ids = [WORDS.index(next(iter(kind))) for kind in LONGEST]
+        ids = np.where(has_place, choices + first_ids, WORDS.index(END))
+        ids = np.take_along_axis(ids, np.argsort(~has_place, 1, kind="stable"), 1)
+
+        # the longest sentence comes first: it is the example
+        lengths = has_place.sum(1)
         longest_first = np.argsort(-lengths, kind="stable")
         ids = ids[longest_first]
         lengths = lengths[longest_first]
+
+        # what the decoder is to say, and what it has read by then: the word that it said before
         is_word = np.arange(places) < lengths[:, None]
         translated = TRANSLATIONS[np.take_along_axis(ids, source_places(ids), 1)]
         targets = np.where(is_word, translated, NO_TARGET)

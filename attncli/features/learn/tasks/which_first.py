@@ -59,8 +59,10 @@ class WhichFirst(Task):
     def pairs(self, batch: Batch) -> Mapping[str, Bools]:
         """For the question mark as query, which key is the "first" symbol and which the "second",
         [text, query, key]."""
-        counted = np.zeros((2, *batch.ids.shape, batch.ids.shape[-1]), bool)
+        shape = (*batch.ids.shape, batch.ids.shape[-1])
+        first = np.zeros(shape, bool)
+        second = np.zeros(shape, bool)
         # the question mark stands at 2, the symbols at 0 and 1
-        counted[0, :, 2, 0] = True
-        counted[1, :, 2, 1] = True
-        return {"first": counted[0], "second": counted[1]}
+        first[:, 2, 0] = True
+        second[:, 2, 1] = True
+        return {"first": first, "second": second}
