@@ -41,7 +41,7 @@ def hash_products(
         every_head = directions(mask.seed, attention.heads, width, mask.rounds, mask.buckets)
         rotations = every_head[list(heads)]
         for place, head in enumerate(heads):
-            # heads that share keys have the ones they share
+            # several query heads in a row may share one key head
             key_place = place * k.shape[0] // len(heads)
             rotation = backend.array_as_is(rotations[place : place + 1])
             entries.append(

@@ -113,9 +113,9 @@ def scan_corpus(
         loaded_model = load(model, backend="torch")
     if stdin is None:
         stdin = BytesIO()
-    scan_plan = plans.write(
-        plans.make_plan(request, loaded_model, model, place, stdin=stdin, note=note), place
-    )
+    new_plan = plans.make_plan(request, loaded_model, model, place, stdin=stdin, note=note)
+    # the plan that the folder has then: of a scan that goes on, the earlier one
+    scan_plan = plans.write(new_plan, place)
     del loaded_model  # workers open the model themselves, and need the memory
     on_plan(scan_plan, remaining_shards(scan_plan, place, part))
     if engine is None:
@@ -141,7 +141,7 @@ def scan_corpus(
             )
         )
     totals = outcome.totals
-    if totals is None and is_partial:
+    if totals is None and is_partial:  # of the shards that are done so far, of any part
         totals = total(scan_plan, place)
     document = None
     if totals is not None:
@@ -183,6 +183,7 @@ def _request_of(
         names = tuple(TEXT_METRICS)
     else:
         names = tuple(metric.name if isinstance(metric, Metric) else metric for metric in metrics)
+    # each file once, though several of its metrics may be asked for
     metric_files = dict.fromkeys(
         path_of_metric(metric) for metric in metrics if isinstance(metric, Metric)
     )

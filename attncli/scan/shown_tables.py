@@ -49,7 +49,8 @@ def table_rows(
             this head, does not have.
     """
     names = [name for name in TABLES if name in parts]
-    if not parts or len(names) == len(TABLES) or (beside_screen and not names):
+    is_whole_screen = not parts or len(names) == len(TABLES)
+    if is_whole_screen or (beside_screen and not names):
         return scan_rows(shown.document)
     others = sorted(part for part in parts if part not in TABLES)
     if others and not beside_screen:
@@ -169,17 +170,15 @@ def _conditions(shown: ScanShown) -> Iterator[Row]:
     each with links of at least one of several."""
     for condition in shown.document.find or ():
         for head in condition.heads:
-            yield (
-                *(condition.condition, head.layer, head.head, head.texts, head.possible),
-                *(head.share, *_ends(head.share_ci95), head.weight),
-            )
+            counts = (head.layer, head.head, head.texts, head.possible)
+            share = (head.share, *_ends(head.share_ci95))
+            yield (condition.condition, *counts, *share, head.weight)
     together = shown.document.find_together
     if together is not UNSET:
         for row in together.heads:
-            yield (
-                *("", row.layer, row.head, row.texts, row.possible),
-                *(row.share, *_ends(row.share_ci95), None),
-            )
+            counts = (row.layer, row.head, row.texts, row.possible)
+            share = (row.share, *_ends(row.share_ci95))
+            yield ("", *counts, *share, None)  # no weight
 
 
 def _whys(shown: ScanShown) -> Iterator[Row]:

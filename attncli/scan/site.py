@@ -19,6 +19,7 @@ from attncli.scan.corpus_page import PageScan, scan_names, scan_page, tails
 from attncli.scan.document import ScanDocument
 
 INDEX, TOGETHER = "index.html", "all.html"
+"""The page that lists the scans, and the page of all of them."""
 DEVICES = (
     "con",
     "prn",
@@ -28,6 +29,7 @@ DEVICES = (
 )
 """What no file may be called on Windows, whatever its ending."""
 GENERATOR = b'<meta name="generator" content="attn '
+"""What tells a page that attn wrote."""
 HEAD_BYTES = 1 << 16
 """Bytes of a page in which its generator stands, at most."""
 LONGEST_NAME = 60
@@ -177,17 +179,19 @@ def _index_page(
         count=len(scans),
     )
     if len(scans) > 1:
-        link = f'<a href="{TOGETHER}">{safe_html(message("all on one page").translation(lang))}</a>'
+        link_text = safe_html(message("all on one page").translation(lang))
+        link = f'<a href="{TOGETHER}">{link_text}</a>'
     else:
         link = ""
     sheet = page_style("site")
+    column_cells = [
+        f'<th scope="col">{safe_html(column.translation(lang))}</th>' for column in columns
+    ]
     body = SKELETON.format(
         line=safe_html(line.translation(lang)),
         rows="\n".join(rows),
         together=link,
         version=__version__,
-        names="".join(
-            f'<th scope="col">{safe_html(column.translation(lang))}</th>' for column in columns
-        ),
+        names="".join(column_cells),
     )
     return (page_head(lang, "attn scan", "", sheet) + body).encode()
