@@ -46,7 +46,8 @@ def _effect_table(document: RegionsDocument, view: View) -> Lines:
     greatest = max((-(effect.change or 0.0) for effect in document.effects), default=0.0)
 
     def loss(effect: RegionEffect) -> float:
-        """What the answer loses without the region, as a share of the greatest loss, 0 to 1."""
+        """What the answer loses without the region, as a share of the greatest loss, 0 to 1; 0
+        where it gains or the change is not known."""
         if greatest <= 0:
             return 0.0
         return max(-(effect.change or 0.0), 0.0) / greatest
@@ -57,6 +58,8 @@ def _effect_table(document: RegionsDocument, view: View) -> Lines:
         Column(message("log probability"), lambda row: _number_or_dash(row.logprob, plus=False)),
         Column("change", lambda row: _number_or_dash(row.change)),
     ]
+    # with --hold attention the change is told in two parts: "held", what is left of it while every
+    # head attends as in the unchanged run, and "moved", the rest, because attention moved
     if any(effect.writes is not UNSET for effect in document.effects):
         columns += [
             Column(message("held"), lambda row: _number_or_dash(_measured_or_none(row.writes))),

@@ -614,8 +614,10 @@ def visibility_notes(rule: Rule, backend: Backend) -> list[str]:
 def captured_record(
     arrays: CapturedTensors, trace: RowBlock, document: TensorsDocument, *, heads: Selection = EVERY
 ) -> RunRecord:
-    """The record from which the page of `attn tensors` is drawn.
+    """What the page of `attn tensors` shows: the weights and scores of each head, with the queries
+    and keys that give them. Each batch entry stands as a layer.
 
+    arrays: the captured queries, keys and values.
     trace: every stage of the attention over `arrays`.
     document: the `attn.tensors/1` document of it.
     heads: which heads the record has.
@@ -624,18 +626,21 @@ def captured_record(
     queries = numbered_tokens(int(arrays.q.shape[-2]))
     keys = numbered_tokens(int(arrays.k.shape[-2]))
     # the same list on both sides stands for one text that looks at itself
-    sides = Sides(queries, queries if len(queries) == len(keys) else keys)
+    if len(queries) == len(keys):
+        keys = queries
+    sides = Sides(queries, keys)
     stage_arrays = {
         name: np.asarray(backend.numpy(trace.stages[name]))
         for name in ("weights", "masked", "capped", "biased")
     }
-    lead = stage_arrays["weights"].shape[:-3]
-    # in float32, since scores of a narrower type were computed from wider products
+    lead = stage_arrays["weights"].shape[:-3]  # of the axes before [head, query, key]
+    # in float32, since scores of a narrower type were computed from wider products. The page
+    # computes each score from them again, term by term
     for name, array in (("q", arrays.q), ("k", arrays.k)):
         wide = np.asarray(backend.numpy(array), np.float32)
         stage_arrays[name] = np.broadcast_to(wide, (*lead, *wide.shape[-3:]))
 
-    # what is held is on the CPU by now
+    # all arrays are on the CPU by now: NumPy can add them up, whichever backend computed them
     if backend.name == "numpy":
         numpy = backend
     else:
