@@ -135,27 +135,29 @@ def _together_sentence(
         places["count"] = len(carriers.heads)
     if is_compared and len(carriers.heads) == 1:
         return message(
-            "With the answer's own queries cut off from {region} in this head, its mean log"
-            " probability changes by {together}, in all {all} heads by {every}, and by {change}"
-            " without the region.",
+            "With the answer's own queries cut off from {region} in the head that the estimate"
+            " puts first, its mean log probability changes by {together}, in all {all} heads by"
+            " {every}, and by {change} without the region.",
             **places,
         )
     if len(carriers.heads) == 1:
         return message(
-            "With the answer's own queries cut off from {region} in this head, its mean log"
-            " probability changes by {together}, in all {all} heads by {every}.",
+            "With the answer's own queries cut off from {region} in the head that the estimate"
+            " puts first, its mean log probability changes by {together}, in all {all} heads by"
+            " {every}.",
             **places,
         )
     if is_compared:
         return message(
-            "With the answer's own queries cut off from {region} in these {count} heads at once, its"
-            " mean log probability changes by {together}, in all {all} heads by {every}, and by"
-            " {change} without the region.",
+            "With the answer's own queries cut off from {region} in the {count} heads that the"
+            " estimate puts first, its mean log probability changes by {together}, in all {all}"
+            " heads by {every}, and by {change} without the region.",
             **places,
         )
     return message(
-        "With the answer's own queries cut off from {region} in these {count} heads at once, its"
-        " mean log probability changes by {together}, in all {all} heads by {every}.",
+        "With the answer's own queries cut off from {region} in the {count} heads that the"
+        " estimate puts first, its mean log probability changes by {together}, in all {all} heads"
+        " by {every}.",
         **places,
     )
 

@@ -226,7 +226,7 @@ def test_heads_are_told_by_exact_runs(gpt2: str) -> None:
         assert row["change"] == pytest.approx(change, abs=1e-6)
     screen = ask(*line).out
     assert "the answer's queries cut off from" in screen
-    assert "heads at once, its mean log probability changes by" in " ".join(screen.split())
+    assert "puts first, its mean log probability changes by" in " ".join(screen.split())
     plain = ask(*line, "--plain").out.splitlines()
     assert len([row for row in plain if row.split("\t")[-4].isdigit()]) == len(part["heads"])
 

@@ -159,14 +159,14 @@ def test_a_brief_view_has_a_short_answer_in_one_line() -> None:
 
 def test_heads_are_told_by_what_was_cut() -> None:
     told = said(carrier_sentences(carried([-1.53, -0.4], -0.9), WIDE))
-    assert "in these 2 heads at once" in told
+    assert "in the 2 heads that the estimate puts first" in told
     assert "in all 270 heads by -0.90, and by -1.50 without the region." in told
     assert "What is missing to that is not by these links alone." in told
     assert "Cut alone, layer 20 head 4 changes it by -1.53." in told
     for claim in ("half", "other tokens", "part"):
         assert claim not in told
     alone = said(carrier_sentences(carried([-0.8], -0.9), WIDE))
-    assert "in this head, its" in alone
+    assert "in the head that the estimate puts first, its" in alone
     assert "Cut alone" not in alone  # said already
     assert "as much as 0.05 nats" in said(carrier_sentences(carried([-0.04], -0.9), WIDE))
 
@@ -180,7 +180,7 @@ def test_nothing_is_missing_where_that_cannot_be_told(every: float, cut: str) ->
 
 def test_one_head_in_chinese_is_not_at_once() -> None:
     chinese = View(lang="zh", width=400)
-    assert "在这个头中切断" in said(carrier_sentences(carried([-0.8], -0.9), chinese))
+    assert "在估计排在最前的头中切断" in said(carrier_sentences(carried([-0.8], -0.9), chinese))
     assert "在这 2个头中同时" in said(carrier_sentences(carried([-0.8, -0.1], -0.9), chinese))
 
 
