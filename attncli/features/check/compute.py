@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from unicodedata import normalize
@@ -19,6 +20,14 @@ YES_AND_NO = {
     "no": "no", "false": "no", "否": "no", "不": "no", "不会": "no", "不是": "no",
 }  # fmt: skip
 """How a yes or a no may be written."""
+NUMBERS = {
+    "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
+    "nine": 9, "ten": 10, "零": 0, "一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7,
+    "八": 8, "九": 9, "十": 10, "e": math.e,
+}  # fmt: skip
+"""Numbers that may be written as words."""
+FEWEST_DIGITS = 2
+"""Of a rounded answer: one digit alone would make a guess right too often."""
 
 
 @checked
@@ -118,7 +127,7 @@ def _reason(text: str, answer: Answer, question: Question) -> str:
 
 def _is_same(text: str, value: float | str, tolerance: float) -> bool:
     """Whether a given answer equals the right one: a word up to its case, a number within the
-    relative `tolerance`.
+    relative `tolerance` or correctly rounded to the digits that it has, two at least.
     """
     if isinstance(value, str):
         word = text.casefold()
@@ -126,12 +135,28 @@ def _is_same(text: str, value: float | str, tolerance: float) -> bool:
             return YES_AND_NO.get(word) == value
         return word == value.casefold()
     number = _number(text)
-    return number is not None and math.isclose(number, value, rel_tol=tolerance)
+    if number is None:
+        return False
+    return math.isclose(number, value, rel_tol=tolerance) or _is_rounded(text, number, value)
+
+
+def _is_rounded(text: str, number: float, value: float) -> bool:
+    """Whether a number is the right one rounded to as many digits as it was written with.
+
+    text: how it was written.
+    """
+    digits = re.sub(r"\D", "", text.partition("e")[0]).lstrip("0")  # without the exponent of 1e-3
+    if len(digits) < FEWEST_DIGITS or "/" in text:
+        return False
+    return math.isclose(number, float(f"{value:.{len(digits)}g}"))
 
 
 def _number(text: str) -> float | None:
-    """The number of a text such as `0.66`, `66%`, `1,000` or `1/2`; None where it is none."""
-    number_text = normalize("NFKC", text).replace(",", "")  # full-width signs too
+    """The number of a text such as `0.66`, `66%`, `1,000`, `1/2`, `three` or `e`; None where it is
+    none."""
+    number_text = normalize("NFKC", text).replace(",", "").casefold()  # full-width signs too
+    if number_text in NUMBERS:
+        return float(NUMBERS[number_text])
     try:
         if number_text.endswith("%"):
             return float(number_text[:-1]) / 100

@@ -19,7 +19,7 @@ from attncli.draw.lines import (
 from attncli.draw.safe import safe
 from attncli.draw.view import View
 from attncli.features.check.document import CheckDocument, MarkedAnswer
-from attncli.language import listing, message, plural, say
+from attncli.language import listing, message, say
 
 
 def check_screen(document: CheckDocument, view: View) -> Lines:
@@ -74,12 +74,9 @@ def check_sentences(document: CheckDocument, view: View) -> list[str]:
     texts = [
         say(
             view,
-            plural(
-                "{right} of {count} answer is right.",
-                "{right} of {count} answers are right.",
-                count=len(marked),
-                right=document.right,
-            ),
+            "Right answers: {right} of {count}.",
+            count=len(marked),
+            right=document.right,
         )
     ]
     missing = [str(answer.number) for answer in document.answers if answer.is_right is None]

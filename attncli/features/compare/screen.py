@@ -863,7 +863,7 @@ def _link_sentences(document: CompareDocument, view: View) -> list[str]:
         same = message("The weights of A and B are the same (no difference above 1e-06).")
         if not document.differs:
             same = message(
-                "A and B are the same text with the same settings: their attention is the same (no"
+                "Text and settings of A and B come to the same, and so does their attention (no"
                 " difference above 1e-06)."
             )
         elif document.queries:

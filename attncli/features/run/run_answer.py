@@ -497,9 +497,18 @@ def _resting_sentences(
         "weight": format_number(beyond[top], view),
     }
     is_news = (first is None or top != first.key) and not document.tokens[top].unknown
+    # a word that keeps more weight for itself is not told that another has most
+    keeps_most = not rest[query] and average[query] > beyond[top]
+    own = format_number(average[query], view)
     # there is no resting key, or a window ends after the first token
     if average[rest].sum() < SMALLEST_SHARE:
-        if is_news:
+        if is_news and keeps_most:
+            template = message(
+                "Over all heads it gives itself the largest share of its weight ({own}), and of the"
+                " others {key} ({weight})."
+            )
+            yield say(view, template, **places, own=own)
+        elif is_news:
             template = message(
                 "Over all heads {key} has the largest share of its weight ({weight})."
             )
@@ -509,7 +518,15 @@ def _resting_sentences(
         "share": percent(float(average[rest].sum())),
         "rest": rest_names(document.tokens),
     }
-    if is_news and beyond[top] > 0:
+    if is_news and beyond[top] > 0 and keeps_most:
+        yield say(
+            view,
+            "Over all heads {share} of its weight rests on {rest}; of the remaining weight it"
+            " gives itself most ({own}), and then {key} ({weight}).",
+            **places,
+            own=own,
+        )
+    elif is_news and beyond[top] > 0:
         yield say(
             view,
             "Over all heads {share} of its weight rests on {rest}; of the other keys {key} has most"

@@ -288,9 +288,15 @@ def _next_sentences(document: RunDocument, view: View) -> Iterator[str]:
     if len(names) == 1:
         yield say(view, "The likeliest next token is {token}. More: attn next.", token=names[0])
         return
+    template = message("The likeliest next tokens are {tokens}. More: attn next.")
+    # beside sentences on a word before the end it is said where they come
+    if document.queries and document.queries[0] != len(document.tokens) - 1:
+        template = message(
+            "After the whole text the likeliest next tokens are {tokens}. More: attn next."
+        )
     yield say(
         view,
-        "The likeliest next tokens are {tokens}. More: attn next.",
+        template,
         tokens=choice(names, last=" and "),
     )
 

@@ -44,6 +44,21 @@ def test_right_answers_are_right_however_they_are_written(marked) -> None:
     assert all(mark["reason"] == "" for mark in answer.json["answers"])
 
 
+@pytest.mark.parametrize(
+    ("number", "answer", "is_right"),
+    [
+        ("2", "e", True), ("2", "2.7", True), ("2", "2.72", True), ("2", "2.8", False),
+        ("2", "3", False), ("1", "66%", True), ("1", "0.7", False), ("1", "0.65", False),
+        ("9", "three", True), ("9", "三", True), ("9", "two", False),
+    ],
+)  # fmt: skip
+def test_a_number_may_be_rounded_or_a_word(
+    marked, number: str, answer: str, is_right: bool
+) -> None:
+    """Two digits at least: one would make too many guesses right."""
+    assert marked({number: answer}).code == (0 if is_right else 1)
+
+
 def test_each_mistake_has_its_reason_and_its_command(marked) -> None:
     wrong = {"1": 0.645, "4": 8, "7": 1_000_000, "8": "yes", "9": 17}
     answer = marked(wrong, "--json")
@@ -63,7 +78,7 @@ def test_each_mistake_has_its_reason_and_its_command(marked) -> None:
 def test_a_wrong_answer_is_no_error_of_the_program(marked) -> None:
     wrong = marked({"1": 0.645, "2": math.e, "4": 8})
     assert (wrong.code, wrong.err) == (1, "not right yet: 1, 4; so the exit code is 1\n")
-    assert "1 of 3 answers are right." in wrong.out
+    assert "Right answers: 1 of 3." in wrong.out
     in_chinese = marked({"4": 8}, "--lang", "zh")
     assert (in_chinese.code, "错误" in in_chinese.err) == (1, False)
     right = marked({"2": math.e})

@@ -200,7 +200,7 @@ def test_texts_that_share_a_beginning_are_the_same_there_alone() -> None:
         "A and B begin with the same 2 tokens, and the model reads from left to right"
     )
     assert ask("compare", "a b c", "a b c", *asked).out.startswith(
-        "A and B are the same text with the same settings: their attention is the same"
+        "Text and settings of A and B come to the same, and so does their attention"
     )
 
 

@@ -169,7 +169,7 @@ def test_equal_words_of_a_link_have_their_positions() -> None:
 
 def test_equal_weights_are_said_without_rows_of_zeros() -> None:
     document = _compared("cdbeaf", "cdbeaf")
-    assert "their attention is the same" in _said(document)
+    assert "so does their attention" in _said(document)
     screen = draw_parts(COMPARE_PARTS, document, WIDE).plain
     assert "0.00  " not in screen
     assert "maps" not in screen
@@ -198,7 +198,7 @@ def test_rounding_of_rows_before_the_difference_is_no_change() -> None:
 def test_one_text_twice_is_told_as_one_text() -> None:
     text = "c d b e a"
     assert _said(_compared(text, text)).startswith(
-        "A and B are the same text with the same settings"
+        "Text and settings of A and B come to the same"
     )
     scaled = replace(_compared(text, text), differs=["scale"])
     assert "The weights of A and B are the same" in _said(scaled)
