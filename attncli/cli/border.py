@@ -188,9 +188,12 @@ def _tell_of_trained_model(words: Sequence[str], environment: Environment) -> No
 
     words: the command line, without `attn`.
     """
-    command_name = words[0]
     sources = {model.identity.source for model in environment.models}
-    if not sources & {"seeded", "random"} or command_name == "explore":
+    if not sources & {"seeded", "random"}:
+        return
+    # a model was built, so that the line names a command: without one, attn prints its own page
+    command_name = words[0]
+    if command_name == "explore":
         return
     from attncli.models.aliases import installed_alias
 

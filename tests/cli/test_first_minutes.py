@@ -130,3 +130,9 @@ def test_a_page_that_goes_elsewhere_has_no_pager() -> None:
         refused = ask("guide", "masks", "--pager")
     assert (refused.code, refused.out) == (2, "")
     assert "--pager is about a terminal" in refused.err
+
+
+def test_attn_alone_at_a_terminal_prints_its_page() -> None:
+    reply = ask(terminal=True)
+    assert (reply.code, reply.err) == (0, "")
+    assert "attn run" in reply.out
