@@ -26,6 +26,8 @@ NUMBERS = {
     "八": 8, "九": 9, "十": 10, "e": math.e,
 }  # fmt: skip
 """Numbers that may be written as words."""
+UNITS = "倍个 "
+"""Behind a number in Chinese: so many times, so many things."""
 FEWEST_DIGITS = 2
 """Of a rounded answer: one digit alone would make a guess right too often."""
 
@@ -117,8 +119,12 @@ def _marked_answer(
 
 
 def _reason(text: str, answer: Answer, question: Question) -> str:
-    """The likely cause of a wrong answer: that of a known slip, else the one stated for the
-    question."""
+    """The likely cause of a wrong answer: that it is of another kind than the right one, a known
+    slip, or else the cause stated for the question."""
+    if answer.value in ("yes", "no") and text.casefold() not in YES_AND_NO:
+        return message("The question is answered by yes or no.")
+    if not isinstance(answer.value, str) and _number(text) is None:
+        return message("This cannot be read as a number, such as 3, 0.5 or 50%.")
     for slip in answer.slips:
         if _is_same(text, slip.answer, answer.tolerance):
             return slip.reason
@@ -152,17 +158,21 @@ def _is_rounded(text: str, number: float, value: float) -> bool:
 
 
 def _number(text: str) -> float | None:
-    """The number of a text such as `0.66`, `66%`, `1,000`, `1/2`, `three` or `e`; None where it is
-    none."""
-    number_text = normalize("NFKC", text).replace(",", "").casefold()  # full-width signs too
+    """The number of a text such as `0.66`, `66%`, `1,000`, `1/2`, `three`, `3个`, `e` or `exp(1)`;
+    None where it is none."""
+    # NFKC turns full-width signs into those of ASCII
+    number_text = normalize("NFKC", text).replace(",", "").casefold().rstrip(UNITS)
     if number_text in NUMBERS:
         return float(NUMBERS[number_text])
+    exponential = re.fullmatch(r"exp\((.+)\)", number_text)
     try:
+        if exponential is not None:
+            return math.exp(float(exponential[1]))
         if number_text.endswith("%"):
             return float(number_text[:-1]) / 100
         if "/" in number_text:
             top, _, bottom = number_text.partition("/")
             return float(top) / float(bottom)
         return float(number_text)
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ArithmeticError):
         return None

@@ -76,6 +76,10 @@ def _ratio() -> Answer:
         (
             Slip(2.0, message("That is the ratio of the scores; of weights it is exp(2 − 1).")),
             Slip(weights[1] / weights[0], message("That is the second over the first.")),
+            Slip(
+                round(weights[0], 2) / round(weights[1], 2),
+                message("These weights were rounded before the division: divide, then round."),
+            ),
         ),
     )
 

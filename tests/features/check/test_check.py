@@ -50,6 +50,7 @@ def test_right_answers_are_right_however_they_are_written(marked) -> None:
         ("2", "e", True), ("2", "2.7", True), ("2", "2.72", True), ("2", "2.8", False),
         ("2", "3", False), ("1", "66%", True), ("1", "0.7", False), ("1", "0.65", False),
         ("9", "three", True), ("9", "三", True), ("9", "two", False),
+        ("2", "exp(1)", True), ("2", "2.72倍", True), ("9", "3个", True), ("2", "2.75", False), ("2", "exp(x)", False),
     ],
 )  # fmt: skip
 def test_a_number_may_be_rounded_or_a_word(
@@ -57,6 +58,16 @@ def test_a_number_may_be_rounded_or_a_word(
 ) -> None:
     """Two digits at least: one would make too many guesses right."""
     assert marked({number: answer}).code == (0 if is_right else 1)
+
+
+def test_what_cannot_be_read_is_said_to_be_so(marked) -> None:
+    reasons = {
+        mark["number"]: mark["reason"]
+        for mark in marked({"8": "same", "9": "many", "2": 2.75}, "--json").json["answers"]
+    }
+    assert "yes or no" in reasons[8]
+    assert "cannot be read as a number" in reasons[9]
+    assert "rounded before the division" in reasons[2]
 
 
 def test_each_mistake_has_its_reason_and_its_command(marked) -> None:
