@@ -22,7 +22,7 @@ METHODS = {
 QUESTIONS = {"exists", "is_file", "is_dir"}
 """Methods that fail for names that are too long, and in folders that may not be searched: the
 functions `is_there`, `is_file` and `is_folder` say so."""
-OTHERS = {"webbrowser", "Checkpoint", "cls", "model_class", "model_classes", "zip_file", "_zip", "fsspec"}
+OTHERS = {"webbrowser", "Checkpoint", "cls", "model_class", "model_classes", "zip_file", "_zip", "fsspec"}  # fmt: skip
 """Owners of a method `open` that opens no file of this machine by its name."""
 OWN_FILES = "what comes with the package is there"
 DEVICE = "a device, which is always there"

@@ -197,8 +197,6 @@ def test_rounding_of_rows_before_the_difference_is_no_change() -> None:
 
 def test_one_text_twice_is_told_as_one_text() -> None:
     text = "c d b e a"
-    assert _said(_compared(text, text)).startswith(
-        "Text and settings of A and B come to the same"
-    )
+    assert _said(_compared(text, text)).startswith("Text and settings of A and B come to the same")
     scaled = replace(_compared(text, text), differs=["scale"])
     assert "The weights of A and B are the same" in _said(scaled)
