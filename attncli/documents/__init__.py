@@ -244,7 +244,7 @@ class Document(Part, tag_field="schema", frozen=True, kw_only=True):
         """What a notebook shows: the page, and the text beside it."""
         from attncli.mechanism.trace import notebook_formats  # a screen does without
 
-        del include, exclude
+        del include, exclude  # the notebook passes them; all formats are given
         return notebook_formats(self)
 
     def _repr_html_(self) -> str | None:
@@ -432,7 +432,7 @@ class Schemas(Mapping[str, dict[str, Any]]):
             "$id": f"urn:{name.replace('.', ':')}",
             "title": name,
         }
-        if len(kinds) == 1:
+        if len(kinds) == 1:  # its class stands at the top, under the schema's name for its own
             about |= {**parts.pop(kinds[0].__name__), "title": name}
         else:
             about |= {"description": SEVERAL_TOPICS, "oneOf": list(roots)}

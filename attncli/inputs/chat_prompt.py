@@ -68,6 +68,8 @@ def chat_prompt(
     Raises UsageError for arguments of another kind, InputError for a chat or a template that cannot
     be used, LimitError for a template that takes too long.
     """
+    # as the JSON file of a chat would hold it, so that it is checked in the same way; the loop
+    # below refuses a variable that would take the place of the messages or the tools
     value: dict[str, Any] = {"messages": messages, **(variables or {})}
     if tools is not None and len(tools):
         value[TOOLS] = tools
@@ -79,8 +81,8 @@ def chat_prompt(
                 name="variables",
                 value=repr(name)[:80],
             )
-    for region in (regions or {}).items():
-        if not all(isinstance(part, str) for part in region):
+    for region_name, specification in (regions or {}).items():
+        if not isinstance(region_name, str) or not isinstance(specification, str):
             raise UsageError(
                 "{name} is {value}",
                 expected=message(
@@ -142,7 +144,9 @@ def write_messages(
     stated_prompt = variables.pop(PROMPT, None)
     if generation_prompt is None:
         generation_prompt = stated_prompt is not False
-    handed_names = [*variables, *([] if chat.tools is None else [TOOLS])]
+    handed_names = [*variables]
+    if chat.tools is not None:
+        handed_names.append(TOOLS)
     for name in unread_variables(template, handed_names):
         note(message("the chat template does not read the variable {name}", name=repr(name)))
     rendered = render(
@@ -159,12 +163,13 @@ def write_messages(
             )
         )
     if rendered.quoted:
+        start, end = rendered.quoted[0]
         note(
             plural(
                 "{count} control token that a message spells is read as text: {spelling}",
                 "{count} control tokens that messages spell are read as text, such as {spelling}",
                 count=len(rendered.quoted),
-                spelling=repr(rendered.text[slice(*rendered.quoted[0])]),
+                spelling=repr(rendered.text[start:end]),
             )
         )
     return rendered

@@ -201,6 +201,7 @@ def atomic_writer(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
         ending = ""
     beside = target.parent / f".attn-{os.urandom(8).hex()}.tmp{ending}"
     _temporary[beside] = os.getpid()  # removed if this process is ended
+    # the files that wait for the end of `together`; None: this one is moved at once
     if alone:
         waiting = None
     else:
@@ -387,7 +388,7 @@ def is_there(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
         return False
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if error.errno == errno.ELOOP:  # links in a circle lead to no file
             return False
         expected = message("the name of a file, in a folder that may be searched")
         what = message("cannot look for this file: {strerror}", strerror=system_reason(error))
@@ -588,11 +589,12 @@ def foreign_file(start: bytes, where: str, what: str) -> InputError | None:
 
     Args:
         start: Its first bytes, some dozens.
-        where: Its path.
+        where: Its path, or another name for where the bytes come from.
         what: What it should be.
     """
     for magic, program, command in PACKED:
         if start.startswith(magic):
+            # a command to unpack is only of use where `where` is a path
             return InputError(
                 "this file is packed with {program}",
                 where=where,
@@ -957,7 +959,8 @@ def parse_object(
     except RecursionError as error:
         raise nesting_error(where, what) from error
     except ValueError as error:
-        raise foreign_file(raw[:64], where, what) or InputError(
+        wrong_kind_error = foreign_file(raw[:64], where, what)
+        raise wrong_kind_error or InputError(
             "this is not valid JSON: {error}", where=where, expected=what, error=error
         ) from error
     if not isinstance(value, dict):

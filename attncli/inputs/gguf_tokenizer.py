@@ -377,8 +377,11 @@ class _ScoredPairs(PairScheme):
         """
         self._scores = _token_scores(metadata, len(tokens), name)
         self._types = types
-        unknown = np.flatnonzero(types == UNKNOWN)
-        self._unknown = tokens[int(unknown[0])] if unknown.size else None
+        # the token for a character that cannot be spelled; None in a vocabulary without one
+        self._unknown = None
+        unknown_ids = np.flatnonzero(types == UNKNOWN)
+        if unknown_ids.size:
+            self._unknown = tokens[int(unknown_ids[0])]
         # a character without a piece is spelled by its bytes where the vocabulary has those
         self._falls_back = bool((types == BYTE).any())
         # a blank is put before each text unless the file forbids it
@@ -391,7 +394,7 @@ class _ScoredPairs(PairScheme):
             vocab=dict(ids),
             merges=list(merges),
             unk_token=self._unknown,
-            fuse_unk=True,
+            fuse_unk=True,  # as SentencePiece: unknown characters in a row are one token
             byte_fallback=self._falls_back,
         )
         hf = tokenizers.Tokenizer(model)
@@ -439,19 +442,23 @@ class _MergedPieces(PairScheme):
     def __init__(self, metadata: Metadata, tokens: StringTable, types: Array, name: str) -> None:
         self._merges = metadata.texts("tokenizer.ggml.merges")
         self._name = name
+        # the token for a character that cannot be spelled; None in a vocabulary without one
         self._unknown = None
-        unknown = np.flatnonzero(types == UNKNOWN)
-        if unknown.size:
-            self._unknown = tokens[int(unknown[0])]
+        unknown_ids = np.flatnonzero(types == UNKNOWN)
+        if unknown_ids.size:
+            self._unknown = tokens[int(unknown_ids[0])]
 
     def tokenizer(self, ids: Mapping[str, int], merges: Sequence[Merge]) -> tokenizers.Tokenizer:
         """A tokenizer with these pieces, by their ids, and these merges in the order of their rank,
         without added tokens."""
+        unknown_token = None
+        if self._unknown in ids:  # a part of the vocabulary may do without it
+            unknown_token = self._unknown
         model = models.BPE(
             vocab=dict(ids),
             merges=list(merges),
-            unk_token=self._unknown if self._unknown in ids else None,
-            fuse_unk=True,
+            unk_token=unknown_token,
+            fuse_unk=True,  # as SentencePiece: unknown characters in a row are one token
             byte_fallback=True,
         )
         hf = tokenizers.Tokenizer(model)
@@ -522,11 +529,16 @@ def _likely_pieces(
         (token, score if kind in (NORMAL, USER_DEFINED) else least - ABSENT)
         for token, score, kind in zip(tokens, scores, types, strict=True)
     ]
-    unknown = next((place for place, kind in enumerate(types) if kind == UNKNOWN), None)
-    hf = tokenizers.Tokenizer(models.Unigram(parts, unk_id=unknown, byte_fallback=BYTE in types))
+    unknown_id = None
+    if UNKNOWN in types:
+        unknown_id = types.index(UNKNOWN)
+    hf = tokenizers.Tokenizer(
+        models.Unigram(parts, unk_id=unknown_id, byte_fallback=BYTE in types)
+    )
+    # a blank is put before each text unless the file forbids it
     begins = metadata.flag("tokenizer.ggml.add_space_prefix") is not False
 
-    # what is done to a text before it is cut
+    # what is done to a text before it is cut, in SentencePiece's order
     steps: list[Any] = []
     table = metadata.get("tokenizer.ggml.precompiled_charsmap")
     if isinstance(table, np.ndarray) and table.size:
@@ -625,11 +637,9 @@ class _SpecialEnds:
 
         keys: those that only BERT's vocabularies have, then the usual one.
         """
-        if self._kind == "bert":
-            own_keys = keys
-        else:
-            own_keys = keys[-1:]
-        for key in own_keys:
+        if self._kind != "bert":
+            keys = keys[-1:]
+        for key in keys:
             number = self._metadata.get(f"tokenizer.ggml.{key}")
             if number is None:
                 continue

@@ -128,17 +128,17 @@ def _template_of(raw: bytes, where: str) -> Mapping[str, object] | None:
         what = message("this file is not UTF-8 from byte {byte} on", byte=error.start)
         raise InputError(what, where=where, expected=LINES_EXPECTED) from error
     first_line = raw.lstrip().split(b"\n", 1)[0]
-    if not first_line:
+    if not first_line:  # blank: lines of JSON, of which there are none
         return None
     try:
-        first = parse_object(first_line, where, message("a pair"))
+        first_object = parse_object(first_line, where, message("a pair"))
     except InputError:
         expected = LINES_EXPECTED
         if first_line.startswith(b"{"):  # perhaps over several lines
             expected = message("a template of pairs")
         return parse_object(raw, where, expected)
-    if "template" in first:
-        return first
+    if "template" in first_object:
+        return first_object
     return None
 
 
@@ -217,13 +217,11 @@ def _draw_pairs(
     else:
         most = count
     if seed is None:
-        stream = template.seed
-    else:
-        stream = seed
+        seed = template.seed
     pairs: set[Pair] = set()
     for attempt in range(most * ATTEMPTS):
-        values = _draw_values(template.lists, stream, attempt)
-        if values is None:
+        values = _draw_values(template.lists, seed, attempt)
+        if values is None:  # two places drew the same
             continue
         pair = Pair(*(_fill(template, name, values) for name in MEMBERS))
         if pair not in pairs and pair.answer != pair.versus:
@@ -291,11 +289,11 @@ def _check_template(members: Mapping[str, object], where: str) -> _Template:
     texts = {}
     for name, text in members_by_name.items():
         places = {*lists, *alike.get(name, {})}
-        if name in alike:
-            label = "template"
+        if name in alike:  # clean or corrupt, whose text is the member "template"
+            member_name = "template"
         else:
-            label = name
-        texts[name] = _check_text(text, label, places, where)
+            member_name = name
+        texts[name] = _check_text(text, member_name, places, where)
     count = _check_number(members.get("count", TEMPLATE_COUNT), "count", 1, MOST_PAIRS, where)
     seed = _check_number(members.get("seed", 0), "seed", 0, LARGEST_SEED, where)
     return _Template(texts, lists, alike, count, seed)
@@ -385,7 +383,8 @@ def _check_text(text: object, name: str, places: set[str], where: str) -> str:
         what = message("{name} of this template is {value}", name=name, value=repr(text))
         raise InputError(what, where=where, expected="braces in pairs, such as {A}") from error
     for field, dressing in fields:
-        # only plain names: an attribute or an index in braces would read more than the lists
+        # only plain names: an attribute or an index in braces would read more than the lists; None
+        # is the text behind the last place
         if field is not None and (field not in places or dressing):
             what = message("{name} has a place {place}", name=name, place=repr(field))
             raise InputError(what, where=where, expected=listing(sorted(places)))

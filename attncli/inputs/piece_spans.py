@@ -91,6 +91,7 @@ def _extend_to_marks(text: str, spans: Sequence[PieceSpan]) -> list[PieceSpan]:
         span = spans[number]
         if span.start == span.end:
             continue
+        # a next piece that shares this one's characters is no border: the one known so far holds
         if number + 1 < len(spans) and spans[number + 1].start >= span.end:
             following = spans[number + 1].start
         if span.end < following:

@@ -149,7 +149,8 @@ def _words(files: VocabularyFolder) -> PieceTokenizer | None:
     try:
         lines = files.raw(WORDS).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise foreign_file(files.raw(WORDS)[:64], name, "vocab.txt") or InputError(
+        wrong_kind_error = foreign_file(files.raw(WORDS)[:64], name, "vocab.txt")
+        raise wrong_kind_error or InputError(
             message("this vocabulary is not UTF-8"), where=name, expected="one token a line"
         ) from error
     vocabulary = {token: number for number, token in enumerate(lines)}
@@ -162,13 +163,15 @@ def _words(files: VocabularyFolder) -> PieceTokenizer | None:
     # brackets, such as [unused1], tell nothing
     if not isinstance(lower, bool):
         others = set(vocabulary) - set(specials.values())
-        lower = not any(token != token.lower() for token in others if token[:1] != "[")
-    strips = files.settings.get("strip_accents")
-    chinese = files.settings.get("tokenize_chinese_chars")
+        lower = not any(token != token.lower() for token in others if not token.startswith("["))
+    strips_accents = files.settings.get("strip_accents")
+    if not isinstance(strips_accents, bool):
+        strips_accents = None  # to the library: where it makes letters small
     hf = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=specials["unk_token"]))
     hf.normalizer = normalizers.BertNormalizer(
-        handle_chinese_chars=chinese is not False,
-        strip_accents=strips if isinstance(strips, bool) else None,  # None: as for `lowercase`
+        # BERT sets Chinese characters apart unless the settings say no
+        handle_chinese_chars=files.settings.get("tokenize_chinese_chars") is not False,
+        strip_accents=strips_accents,
         lowercase=lower,
     )
     hf.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -193,6 +196,7 @@ def _add(
         token for token in dict.fromkeys(specials) if hf.token_to_id(token) is not None
     ]
     hf.add_special_tokens([AddedToken(token, normalized=False) for token in special_tokens])
+    # one by one, in the order of their ids: the library gives a new token the next free id
     for number, token in _added_tokens(files).items():
         hf.add_tokens([token])
         if hf.token_to_id(token.content) != number:
@@ -241,6 +245,7 @@ def _byte_pairs(files: VocabularyFolder) -> PieceTokenizer | None:
         guarded_path(files.folder, PAIRED), what=message("a vocabulary"), limit=FILE_LIMIT
     )
     if files.is_unnamed:
+        # GPT-2's rule was assumed, as no class is named: the pieces must speak for a rule of bytes;
         # Ġ spells a blank in the alphabet of bytes; without it pieces are of characters, or words
         if not any("Ġ" in token for token in vocabulary):
             return None
@@ -280,22 +285,24 @@ def _merges(files: VocabularyFolder) -> list[Merge]:
         lines = files.raw(MERGES).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         start = files.raw(MERGES)[:64]
-        raise foreign_file(start, files.where(MERGES), "merges.txt") or InputError(
+        wrong_kind_error = foreign_file(start, files.where(MERGES), "merges.txt")
+        raise wrong_kind_error or InputError(
             message("these merges are not UTF-8"),
             where=files.where(MERGES),
             expected=message("two tokens a line"),
         ) from error
     pairs: list[Merge] = []
     for line in lines:
+        if not line or line.startswith("#version"):  # the heading that GPT-2's file begins with
+            continue
         left, _, right = line.partition(" ")
-        if line and not line.startswith("#version"):
-            if not left or not right or " " in right:
-                raise InputError(
-                    message("the merge {merge} is not of two tokens", merge=repr(line[:80])),
-                    where=files.where(MERGES),
-                    expected=message("two tokens a line"),
-                )
-            pairs.append((left, right))
+        if not left or not right or " " in right:
+            raise InputError(
+                message("the merge {merge} is not of two tokens", merge=repr(line[:80])),
+                where=files.where(MERGES),
+                expected=message("two tokens a line"),
+            )
+        pairs.append((left, right))
     return pairs
 
 
@@ -361,7 +368,8 @@ def _sentence_pieces(files: VocabularyFolder, name: str) -> PieceTokenizer | Non
     for a file of another kind under this name."""
     usual = SCORED_SPECIALS.get(files.kind)
     if name.endswith(".tiktoken"):
-        usual = LLAMA_SPECIALS
+        usual = LLAMA_SPECIALS  # so that it goes on to `_refuse_ranks`, which says what it is
+    # of T5's class, only the file with the usual name is known to be numbered as below
     if usual is None or (files.kind == "T5Tokenizer" and name != "spiece.model"):
         return None
     where = files.where(name)
@@ -390,7 +398,8 @@ def _sentence_pieces(files: VocabularyFolder, name: str) -> PieceTokenizer | Non
         first = None
         last = specials["eos_token"]
 
-    # written as the metadata of a GGUF file, whose reader makes the tokenizer
+    # written as the metadata of a GGUF file, whose reader makes the tokenizer; a first or last
+    # token that is None, or no piece, is not added
     values = {
         **content.metadata(),
         "tokenizer.ggml.tokens": StringTable.of(pieces),
@@ -472,9 +481,10 @@ def _tekken(files: VocabularyFolder) -> PieceTokenizer:
             )
             for entry in ranked
         ]
-        # <unk>, <s> and </s> are always among the special tokens
+        # <unk>, <s> and </s> are always among the special tokens; ten times as many as Mistral has
+        # (1,000) would be a fault of the file
         if not 3 <= count <= 10_000 or len(pieces) != size:
-            raise ValueError(count)
+            raise ValueError(count)  # becomes the error below
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
         raise InputError(
             message("this is no tekken.json"),

@@ -110,12 +110,14 @@ class TextVocabulary:
         self._finish = finish
         # any text may need these
         fixed = np.flatnonzero((types == BYTE) | (types == UNKNOWN)).tolist()
-        # of all texts so far: the pieces and added tokens they need, with their ids; the parts of
-        # texts that were looked up; and the tokenizers, with and without added tokens
+        # the pieces and the added tokens that the texts so far need, with their ids
         self._pieces = {tokens[number]: number for number in (*fixed, *always)}
         self._present: dict[str, int] = {}
+        # the parts of texts that were looked up so far
         self._sought: set[str] = set()
+        # the bytes of the longest piece, which has no more characters than that
         self._longest = int((tokens.ends - tokens.starts).max(initial=1))
+        # the tokenizers made of these: under True with added tokens, under False without
         self._built: dict[bool, tokenizers.Tokenizer] = {}
 
     @cached_property

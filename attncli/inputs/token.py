@@ -115,6 +115,7 @@ def read_texts(
     if file is not None:
         return _texts_of_file(file, lines)
     if argument is not None and argument != "-":
+        # as a stream, so that all sources of texts are cut into lines and checked alike
         stream = BytesIO(argument.encode("utf-8", "surrogatepass"))
         return _texts_of(stream, "argument", lines, errors="surrogatepass")
     if argument is None and stdin_is_terminal:
@@ -131,11 +132,14 @@ def read_texts(
 def parse_ids(ids: str) -> tuple[int, ...]:
     """Token ids from `1 5 7` or `1,5,7`. Raises InputError for none, or for what is no id."""
     token_ids = []
+    # of a text without ids, the split gives one empty piece
     for piece in re.split(r"[\s,]+", ids.strip(" \t\n,")):
+        # the largest id has ten digits
         if not re.fullmatch(r"[0-9]{1,10}", piece) or int(piece) > LARGEST_ID:
-            what = message(
-                "{piece} is no token id" if piece else "--ids holds no token ids", piece=repr(piece)
-            )
+            if piece:
+                what = message("{piece} is no token id", piece=repr(piece))
+            else:
+                what = message("--ids holds no token ids")
             expected = message("whole numbers from 0 to {largest_id:,}", largest_id=LARGEST_ID)
             raise InputError(what, where="--ids", expected=expected, hint='--ids "1 5 7"')
         token_ids.append(int(piece))
@@ -211,7 +215,7 @@ def _read_bounded(read: Callable[[int], bytes], most: int, where: str) -> bytes:
     where: the stream's name, for errors.
     """
     with system_errors("cannot read the text: {strerror}", where):
-        part = read(most + 1)
+        part = read(most + 1)  # one byte more shows that the text goes on
     if len(part) > most:
         if is_gguf(part):
             raise gguf_error(where, message("UTF-8 text"))
@@ -461,23 +465,29 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
             return Span(first, last + 1)
 
         # the whole reference as a phrase; then "the cat:2" as the phrase "the cat", second time
-        text, _, count = reference.rpartition(":")
-        for phrase, which in ((reference, ""), (text, count)):
-            if which and not re.fullmatch("[0-9]{1,18}", which):
-                continue
-            # without regard to case; then with it, as tokens of bytes, such as `<0xC3>`, have no
-            # case and may spell a capital letter
-            for without_marks, form in product(
-                (_lower_without_marks, _strip_marks), _written_forms(phrase)
-            ):
-                target = _spelled_bytes(form, without_marks)
-                if runs := _spelling_runs(
-                    tokens, target, without_marks, may_part=len(phrase.split()) > 1
-                ):
-                    # without a number the first of all; with one, only that run is meant
-                    run = runs[_occurrence_index(runs, phrase, int(which or 1))]
-                    return Span(*run, 1 if which else len(runs))
-        raise
+        runs = _runs_of_phrase(tokens, reference)
+        if runs:
+            return Span(*runs[0], occurrences=len(runs))
+        phrase, _, number = reference.rpartition(":")
+        if re.fullmatch("[0-9]{1,18}", number):
+            runs = _runs_of_phrase(tokens, phrase)
+            if runs:
+                return Span(*runs[_occurrence_index(runs, phrase, int(number))])
+        raise  # the error of `find_token`, which names tokens like the reference
+
+
+def _runs_of_phrase(tokens: Sequence[Token], phrase: str) -> list[tuple[int, int]]:
+    """Every run of tokens [first, stop) that spells a word or a phrase; [] where none does."""
+    has_several_words = len(phrase.split()) > 1
+    # without regard to case; then with it, as tokens of bytes, such as `<0xC3>`, have no case and
+    # may spell a capital letter
+    for without_marks in (_lower_without_marks, _strip_marks):
+        for form in _written_forms(phrase):
+            target = _spelled_bytes(form, without_marks)
+            runs = _spelling_runs(tokens, target, without_marks, may_part=has_several_words)
+            if runs:
+                return runs
+    return []
 
 
 def _written_forms(text: str) -> list[str]:
@@ -538,7 +548,7 @@ def choose_last_token(
     if not unknown:
         refuse_unknown(tokens, match, reference)
     count = match.stop - match.first
-    if count == 1:
+    if count == 1:  # with the notes on a single token, which are others
         return choose_token(tokens, reference, note)
     note_first(match, reference, note)
     last = match.stop - 1
@@ -796,12 +806,14 @@ def _several_tokens_error(what: Message, pieces: Sequence[Token]) -> InputError:
     what: what is wrong, the error's first sentence.
     pieces: the tokens.
     """
-    words = message("or in attn run and attn find --words, which merges words written with spaces")
+    other_way = message(
+        "or in attn run and attn find --words, which merges words written with spaces"
+    )
     return InputError(
         what,
         expected="one token; this is {count}: {pieces}",
         hint=message(
-            "'#{index}' for the first of them, {words}", index=pieces[0].index, words=words
+            "'#{index}' for the first of them, {words}", index=pieces[0].index, words=other_way
         ),
         count=len(pieces),
         pieces=listing(f"#{piece.index} {_token_text(piece)}" for piece in pieces),

@@ -128,7 +128,9 @@ class CharTokenizer(BuiltinTokenizer):
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         """A character for each code point. Raises InputError for an id that is none."""
         _check_ids(ids, LAST_CODE_POINT, message("a code point"))
-        return [Token(index, chr(code), code, None, None) for index, code in enumerate(ids)]
+        return [
+            Token(index, chr(code), code, start=None, end=None) for index, code in enumerate(ids)
+        ]
 
     def text_of(self, ids: Sequence[int]) -> str:
         """The characters of these code points. Raises InputError for an id that is none."""
@@ -160,7 +162,10 @@ class ByteTokenizer(BuiltinTokenizer):
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         """A token for each byte. Raises InputError for an id above 255."""
         _check_ids(ids, 0xFF, message("a byte"))
-        return [Token(index, _byte_text(byte), byte, None, None) for index, byte in enumerate(ids)]
+        return [
+            Token(index, _byte_text(byte), byte, start=None, end=None)
+            for index, byte in enumerate(ids)
+        ]
 
     def text_of(self, ids: Sequence[int]) -> str:
         """The text that these bytes are in UTF-8, with U+FFFD for those that are none."""
@@ -299,9 +304,10 @@ class ShiftedTokenizer(Struct, frozen=True):
         tokens = self.tokenizer.encode(text, pair)
         if self.start is None or not tokens:
             return tokens
-        (first,) = self.tokenizer.ids_to_tokens([self.start])
-        first = replace(first, special=True, unknown=False, added=True)
-        return [first, *(replace(token, index=token.index + 1) for token in tokens[:-1])]
+        (start_token,) = self.tokenizer.ids_to_tokens([self.start])
+        # whatever the vocabulary uses its id for: in T5, <pad> begins the text
+        start_token = replace(start_token, special=True, unknown=False, added=True)
+        return [start_token, *(replace(token, index=token.index + 1) for token in tokens[:-1])]
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         """The tokens of these ids, without a start token."""
@@ -333,7 +339,9 @@ class IdsOnly(Struct, frozen=True):
 
     def ids_to_tokens(self, ids: Sequence[int]) -> list[Token]:
         """A token `#ID` for each id, of which nothing more is known."""
-        return [Token(index, f"#{code}", code, None, None) for index, code in enumerate(ids)]
+        return [
+            Token(index, f"#{code}", code, start=None, end=None) for index, code in enumerate(ids)
+        ]
 
     def text_of(self, ids: Sequence[int]) -> str:
         """Each id as ` #ID`: what it spells is not known."""

@@ -110,7 +110,7 @@ class VocabularyFolder(Struct, frozen=True):
                 )
         stated = settings.get("tokenizer_class")
         if isinstance(stated, str) and stated:
-            kind = stated.removesuffix("Fast")
+            kind = stated.removesuffix("Fast")  # transformers' other program of the same rule
         elif settings.get("model_type"):
             kind = CLASS_OF.get(str(settings["model_type"]), "")
         else:
@@ -172,7 +172,7 @@ class VocabularyFolder(Struct, frozen=True):
         for role in ROLES:
             token = self.settings.get(role)
             text = token
-            if isinstance(token, dict):
+            if isinstance(token, dict):  # with its properties beside it
                 text = token.get("content")
             if isinstance(text, str) and text:
                 tokens[role] = text

@@ -112,9 +112,10 @@ def read_tokenizer(path: Path) -> PieceTokenizer:
         path = path / "tokenizer.json"
     what = message("a tokenizer.json")
     raw = read_regular(path, what=what, limit=FILE_LIMIT).removeprefix(codecs.BOM_UTF8)
-    if foreign := foreign_file(raw[:64], str(path), what):
-        raise foreign
-    check_charsmap(raw, str(path))
+    first_bytes = raw[:64]
+    if wrong_kind_error := foreign_file(first_bytes, str(path), what):
+        raise wrong_kind_error
+    check_charsmap(raw, str(path))  # before the library makes room for that table
     with _silent_panics():
         hf = run_guarded(
             lambda: tokenizers.Tokenizer.from_buffer(raw),
@@ -152,7 +153,7 @@ def _keep_blanks(hf: tokenizers.Tokenizer) -> None:
     if untrimmed_state != state:
         processor = hf.post_processor
         processor.__setstate__(untrimmed_state)
-        hf.post_processor = processor
+        hf.post_processor = processor  # what the tokenizer handed out may be a copy of its own
 
 
 class PieceTokenizer:
@@ -213,7 +214,9 @@ class PieceTokenizer:
         line = tokens_of("\n")
         whole = tokens_of("\n" + readable)
         if [token.id for token in whole[: len(line)]] != [token.id for token in line]:
+            # the newline became one token with the piece's beginning, and cannot be taken off
             return tokens_of(readable)
+        # the offsets count the newline too: they are one too large
         return [token.relocate(place, -1) for place, token in enumerate(whole[len(line) :])]
 
     def _encoder_of(self, texts: Sequence[str], *, with_added: bool = True) -> tokenizers.Tokenizer:
@@ -254,6 +257,7 @@ class PieceTokenizer:
             if owner is not None:
                 part = owner
             if added[index]:
+                # the rules that add a token may name it otherwise than the vocabulary spells its id
                 name = self._piece(code) or pieces[index]
                 tokens.append(
                     Token(
@@ -315,11 +319,11 @@ class PieceTokenizer:
             # the id alone does not tell a word without a piece from a text that spells "[UNK]"
             unknown = code == self.unknown_id
             special = code in self.special_ids and not unknown
-            if special or unknown:
+            if special or unknown:  # shown by their names
                 shown = piece
             else:
                 shown = self._piece_text(piece)
-            utf8 = None
+            utf8 = None  # a special token spells no text
             if not special:
                 utf8 = self._piece_bytes(piece)
             tokens.append(
@@ -327,7 +331,7 @@ class PieceTokenizer:
                     index,
                     shown,
                     code,
-                    start=None,
+                    start=None,  # ids stand in no text
                     end=None,
                     special=special,
                     unknown=unknown,
@@ -403,7 +407,8 @@ class PieceTokenizer:
         index: the token's place among all tokens.
         code: the piece's id.
         piece: how the vocabulary spells it.
-        span: the characters of the text that it covers.
+        span: the characters [start, end) of the text that it covers, and [first, end) with the
+            blanks that it has before them.
         text: the whole text.
 
         Whether it is special follows from its id, with one exception: the id of the unknown token
@@ -647,7 +652,9 @@ GROWTH_LIMIT = 1000
 """No tokenizer in use lengthens a text much, or adds more than a few tokens to it."""
 
 _ESCAPE = re.compile(rb"\\u00([2-7][0-9A-Fa-f])")
+"""An ASCII character, from 0x20 on, written as an escape of JSON."""
 _CHARSMAP = re.compile(rb'"precompiled_charsmap"\s*:\s*"([A-Za-z0-9+/]{0,8})')
+"""The first eight signs of base64, which stand for the first six bytes of the table."""
 
 
 def check_charsmap(raw: bytes, where: str) -> None:
@@ -735,8 +742,9 @@ def _repeats(processor: Any) -> bool:
             case "Sequence" if _repeats(part):
                 return True
             case "TemplateProcessing":
-                for side in (part["single"], part["pair"]):
-                    texts = [piece["Sequence"]["id"] for piece in side if "Sequence" in piece]
+                for template in (part["single"], part["pair"]):
+                    # its other pieces are special tokens
+                    texts = [piece["Sequence"]["id"] for piece in template if "Sequence" in piece]
                     if len(texts) > len(set(texts)):
                         return True
             case _:
