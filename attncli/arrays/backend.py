@@ -320,6 +320,7 @@ def backend_of(*arrays: Array) -> Backend:
     if kinds == {"torch"}:
         from attncli.arrays.torch_backend import TorchBackend
 
+        # every tensor has a device; `Array`, the type of both libraries' arrays, has none
         devices = {str(getattr(array, "device", "")) for array in arrays}
         if len(devices) > 1:
             raise UsageError(

@@ -270,7 +270,9 @@ def _packed_product(packed: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
 def _exponential(array: Tensor) -> Tensor:
     """The array itself overwritten by its exponentials, 0 where they would be subnormal: the
     library for the CPU takes five times as long for −∞, and fifty times for a subnormal result."""
-    # raised to `least`, such entries become just above the least normal number, then 0
+    # raised to `least`, such entries become just above the least normal number, then 0; the
+    # library's exponential of `least` may lie above Python's in its last bits, for which 1.001 is
+    # room enough
     least = LEAST_EXPONENT[array.dtype]
     return functional.threshold(
         array.clamp_min_(least).exp_(), math.exp(least) * 1.001, 0.0, inplace=True
@@ -334,23 +336,23 @@ def _load_state_dict(path: str, *, mmap: bool = False) -> Mapping[str, Tensor]:
             warnings.simplefilter("ignore")  # about a damaged file, which is told below
             tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # torch raises many kinds for damaged or hostile files
+        what = message("this file is not a plain torch state_dict")
+        # the pickled function or class that the unpickler refused to call
         match = re.search(r"GLOBAL ([\w.]+)", str(error))
+        if match is not None:
+            what = message(
+                "this torch file names {match}, which is not run: tensors and plain containers"
+                " alone are read",
+                match=repr(match[1]),
+            )
         raise InputError(
-            (
-                message(
-                    "this torch file names {match}, which is not run: tensors and plain containers"
-                    " alone are read",
-                    match=repr(match[1]),
-                )
-                if match
-                else "this file is not a plain torch state_dict"
-            ),
+            what,
             where=path,
             expected="a file written by torch.save(module.state_dict(), path)",
             hint="torch.save(module.state_dict(), 'weights.pt')",
         ) from error
     if not isinstance(tensors, Mapping) or not all(
-        isinstance(k, str) and torch.is_tensor(v) for k, v in tensors.items()
+        isinstance(name, str) and torch.is_tensor(tensor) for name, tensor in tensors.items()
     ):
         what = message("this torch file holds something other than named tensors")
         # such as {"model": state_dict, "epoch": 3}: the hint takes the state_dict out

@@ -17,6 +17,7 @@ from attncli.documents import (
     EmptyRow,
     Header,
     ModelPart,
+    Numbers,
     Resources,
     ShapeRow,
     TokenRow,
@@ -413,7 +414,7 @@ def ranges(numbers: Sequence[int]) -> str:
     for run in np.split(np.asarray(numbers), cuts):
         if len(run) == 1:
             texts.append(str(run[0]))
-        elif len(run):
+        elif len(run) > 1:  # no numbers at all are one run of none
             texts.append(f"{run[0]}-{run[-1]}")
     return listing(texts)
 
@@ -599,28 +600,32 @@ def layer_part(
     """
     names = [name for name in order_stages(trace.stages) if stages or name in SHOWN]
     values = {name: backend.numpy(trace.stages[name]) for name in names}
-    by_head = [(name, array) for name, array in values.items() if name not in OF_ALL_HEADS]
-    parts = [
-        RunHead(
-            head=head,
-            scores=values["masked"][place] if "masked" in values else UNSET,
-            weights=values["weights"][place] if "weights" in values else UNSET,
-            output=values["mixed"][place],
-            # heads that share keys and values show the ones they share
-            stages=(
-                {name: array[place * len(array) // len(heads)] for name, array in by_head}
-                if stages
-                else UNSET
-            ),
+    by_head = {name: array for name, array in values.items() if name not in OF_ALL_HEADS}
+    parts = []
+    for place, head in enumerate(heads):
+        head_stages: dict[str, Numbers] | UnsetType = UNSET
+        if stages:
+            # of keys and values there are fewer than heads where heads in a row share them: each
+            # head shows the ones that it uses
+            head_stages = {
+                name: array[place * len(array) // len(heads)] for name, array in by_head.items()
+            }
+        parts.append(
+            RunHead(
+                head=head,
+                scores=values["masked"][place] if "masked" in values else UNSET,
+                weights=values["weights"][place] if "weights" in values else UNSET,
+                output=values["mixed"][place],
+                stages=head_stages,
+            )
         )
-        for place, head in enumerate(heads)
-    ]
+    layer_stages: dict[str, Numbers] | UnsetType = UNSET
+    hidden: Numbers | UnsetType = UNSET
+    if stages:
+        layer_stages = {name: array for name, array in values.items() if name in OF_ALL_HEADS}
+        hidden = backend.numpy(trace.after)
     return RunLayer(
-        layer=trace.layer,
-        heads=parts,
-        output=values["out"],
-        stages={name: values[name] for name in values if name in OF_ALL_HEADS} if stages else UNSET,
-        hidden=backend.numpy(trace.after) if stages else UNSET,
+        layer=trace.layer, heads=parts, output=values["out"], stages=layer_stages, hidden=hidden
     )
 
 
@@ -647,16 +652,14 @@ def overflow(backend: Backend, trace: LayerTrace) -> list[str]:
     heads, queries = np.nonzero(~rows)
     if not heads.size:
         return []
-    query_count = len(set(queries.tolist()))
-    head_count = len(set(heads.tolist()))
     all_heads, all_queries = rows.shape
-    places = {
-        "count": query_count,
-        "queries": all_queries,
-        "head_count": head_count,
-        "heads": all_heads,
-    }
-    affected = message("{count} of {queries} queries in {head_count} of {heads} heads", **places)
+    affected = message(
+        "{count} of {queries} queries in {head_count} of {heads} heads",
+        count=len(set(queries.tolist())),
+        queries=all_queries,
+        head_count=len(set(heads.tolist())),
+        heads=all_heads,
+    )
     where = message(
         "layer {layer}: {affected} have no finite output", layer=trace.layer, affected=affected
     )

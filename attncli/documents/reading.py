@@ -32,7 +32,7 @@ def document_of(content: Mapping[str, Any], where: str) -> Document:
     kinds = kinds_of(content, where)
     kind = kinds[0]
     if len(kinds) > 1:
-        kind_of_topic = {topic_of(kind): kind for kind in kinds}
+        kind_of_topic = {topic_of(one_kind): one_kind for one_kind in kinds}
         topic = content.get("topic")
         place = f"{where}: $.topic"
         if not isinstance(topic, str) or topic not in kind_of_topic:
@@ -194,14 +194,12 @@ class Lengths(Struct, frozen=True):
             declared_text: object = declared
             if isinstance(declared, range):
                 declared_text = f"{declared.start} to {declared.stop - 1}"
-            places = {
-                "length": length,
-                "axis": repr(axis),
-                "source": source,
-                "length_text": declared_text,
-            }
             return message(
-                "{length} along the axis {axis}, and {source} has {length_text}", **places
+                "{length} along the axis {axis}, and {source} has {length_text}",
+                length=length,
+                axis=repr(axis),
+                source=source,
+                length_text=declared_text,
             )
         return ""
 
@@ -252,6 +250,7 @@ def _part_errors(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentEr
     path: where the part is, such as `layers[0]`; "" for the document itself.
     """
     kind = type(part)
+    # both are in the order of the declaration: the names in JSON, and the fields with their axes
     for name, (field_name, sizes) in zip(
         kind.__struct_encode_fields__, axes_of(kind).items(), strict=True
     ):
@@ -292,14 +291,14 @@ def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iter
         case int() if sizes.at is not None and sizes.at in lengths.by_axis:
             length, source = lengths.by_axis[sizes.at]
             if isinstance(length, int) and not 0 <= value < length:
-                places = {"value": value, "at": repr(sizes.at), "source": source, "length": length}
-                yield (
-                    place,
-                    message(
-                        "position {value} lies beyond the axis {at}, and {source} has {length}",
-                        **places,
-                    ),
+                wrong = message(
+                    "position {value} lies beyond the axis {at}, and {source} has {length}",
+                    value=value,
+                    at=repr(sizes.at),
+                    source=source,
+                    length=length,
                 )
+                yield place, wrong
         case _:
             pass
 

@@ -183,11 +183,10 @@ class MergedRows:
         self._name = name
         self._changes = changes
         self._in_out = in_out
+        base_recipe = None  # of a tensor that the base itself computes; None where it is stored
         if isinstance(base, DerivedCheckpoint):
-            own = base.recipes.get(name)
-        else:
-            own = None
-        by_row = own is None or own.unit == 1  # whether the base gives single rows
+            base_recipe = base.recipes.get(name)
+        by_row = base_recipe is None or base_recipe.unit == 1  # whether the base gives single rows
         # magnitudes divide by the length of each output's weights, which in a matrix stored
         # [in, out] is a column: that needs all rows at once
         needs_columns = in_out and any("magnitude" in change.parts for change in changes)
@@ -437,7 +436,9 @@ def merge_adapters(base: Checkpoint, requests: Sequence[AdapterRequest]) -> Adap
 
     # matrices with low-rank changes
     for name, matrix_changes in merge.changes.items():
-        whole = recipes.get(name)
+        whole = recipes.get(
+            name
+        )  # what an adapter puts in its place; None: changes are to the base's
         shape = merge.shapes.get(name, base.info(name).shape)
         # the matrix is stored [in, out] where the change fits it only that way round; where it fits
         # both ways, because the matrix is square, the first adapter's config decides
@@ -527,9 +528,9 @@ def _replace_whole(merge: _Merge, module: str, array: Array, folder: Path) -> No
             raise _misfit_error(base, target, {"whole": array})
         # a table of another size comes with a tokenizer of its own, where the adapter has one
         merge.shapes[target] = array.shape
-        own = guarded_path(folder.resolve(), "tokenizer.json")
-        if is_there(own):
-            merge.tokenizer = own
+        adapter_tokenizer = guarded_path(folder.resolve(), "tokenizer.json")
+        if is_there(adapter_tokenizer):
+            merge.tokenizer = adapter_tokenizer
     merge.recipes[target] = ReplacedTensor(array.astype(np.float64))
 
 
@@ -692,34 +693,37 @@ def _read_adapter(merge: _Merge, request: AdapterRequest) -> None:
     for module, parts in modules.items():
         target = _base_tensor(base, f"{module}.weight", str(folder))
         # the matrices A and B of an embedding table have names of their own
-        first, second = ("table_a", "table_b") if "table_a" in parts else ("a", "b")
-        if first not in parts or second not in parts:
-            raise InputError(
-                "the change of {module} has no {part}",
-                where=str(folder),
-                expected="both matrices",
-                module=repr(module),
-                part=repr(first if first not in parts else second),
-            )
-        rank = parts[first].shape[0]
+        matrices = ("a", "b")
+        if "table_a" in parts:
+            matrices = ("table_a", "table_b")
+        for matrix in matrices:
+            if matrix not in parts:
+                raise InputError(
+                    "the change of {module} has no {part}",
+                    where=str(folder),
+                    expected="both matrices",
+                    module=repr(module),
+                    part=repr(matrix),
+                )
+        rank = parts[matrices[0]].shape[0]  # A is [rank, …]
         _check_change(config, module, parts, (ranks[module], rank), where)
         scale = _change_scale(config, alphas[module], rank, where) * request.weight
-        shift = parts.pop("shift", None)
+        shift = parts.pop("shift", None)  # a bias of B, which changes another tensor than A and B
         if "magnitude" in parts:
-            parts["magnitude"] = parts["magnitude"].reshape(-1)
-        merge.changes.setdefault(target, []).append(
-            _Change(scale, bool(config.get("fan_in_fan_out")), parts)
-        )
-        if shift is not None and not _has_bias(base, module):
+            parts["magnitude"] = parts["magnitude"].reshape(-1)  # some versions store [1, out]
+        change = _Change(scale, bool(config.get("fan_in_fan_out")), parts)
+        merge.changes.setdefault(target, []).append(change)
+        if shift is None:
+            continue
+        if not _has_bias(base, module):
             raise UnsupportedError(
                 _config_setting("lora_bias", config.get("lora_bias")),
                 where=where,
                 expected=message("a base whose {module} has a bias", module=repr(module)),
             )
-        if shift is not None:
-            merge.shifts.setdefault(_base_tensor(base, f"{module}.bias", str(folder)), []).append(
-                shift * scale
-            )
+        # PEFT adds s·(B·A·x + shift): the bias has the factor, too
+        bias_name = _base_tensor(base, f"{module}.bias", str(folder))
+        merge.shifts.setdefault(bias_name, []).append(shift * scale)
 
 
 def _check_config(config: Mapping[str, Any], request: AdapterRequest, where: str) -> None:
@@ -854,6 +858,7 @@ def _check_targets(config: Mapping[str, Any], modules: Sequence[str], where: str
     or its exclude_modules name one: PEFT would not load it. A text is an expression for whole
     names, a list holds ends of names; anything else is refused.
     """
+    # each setting, and whether it must name the modules or must not
     for key, is_named in (("target_modules", True), ("exclude_modules", False)):
         stated = config.get(key)
         if stated is not None and not isinstance(stated, str | list):
@@ -874,13 +879,13 @@ def _check_targets(config: Mapping[str, Any], modules: Sequence[str], where: str
             )
         else:
             continue
-        wrong = next((module for module in modules if (module in fitting) != is_named), None)
-        if wrong is None:
-            continue
-        expected = message("{module} among them", module=repr(wrong))
-        if not is_named:
-            expected = message("all but {module}", module=repr(wrong))
-        raise InputError(_config_setting(key, stated), where=where, expected=expected)
+        for module in modules:
+            if module in fitting and not is_named:
+                expected = message("all but {module}", module=repr(module))
+                raise InputError(_config_setting(key, stated), where=where, expected=expected)
+            if module not in fitting and is_named:
+                expected = message("{module} among them", module=repr(module))
+                raise InputError(_config_setting(key, stated), where=where, expected=expected)
 
 
 def _match_modules(

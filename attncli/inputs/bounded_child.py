@@ -46,7 +46,7 @@ def main() -> None:
     except TaskError as error:
         failure = {"kind": error.kind, "reason": str(error), "place": error.place}
     except MemoryError as error:
-        line = getattr(error, "template_line", None)
+        line = getattr(error, "template_line", None)  # put there by the task "template"
         failure = {"kind": "memory", "reason": "", "place": line}
     # written only here, where the error, and with it what filled the memory, has been freed
     _write(failure)

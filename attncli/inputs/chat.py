@@ -92,7 +92,6 @@ def parse_chat(raw: bytes, where: str) -> Chat:
 
     Raises InputError for what is no such chat, naming the message.
     """
-    # the JSON value
     expected = message(
         "a list of messages such as {example}", example='[{"role": "user", "content": "…"}]'
     )
@@ -122,20 +121,24 @@ def parse_chat(raw: bytes, where: str) -> Chat:
         ) from error
     refuse_half_characters(value, where)
 
-    # an object is taken apart into messages, tools and variables
+    # a list is one of messages; an object is taken apart into messages, tools and variables
+    messages = value
     tools: Any = None
     variables: dict[str, Any] = {}
     hint = ""
     if isinstance(value, dict):
-        value = _unpack_keywords(value, where)
-        if "messages" not in value and isinstance(value.get("conversations"), list):
+        members = _unpack_keywords(value, where)
+        if "messages" not in members and isinstance(members.get("conversations"), list):
             hint = FROM_CONVERSATIONS
-        tools = value.get("tools")
-        names = [name for name in value if name not in ("messages", "tools")]
-        variables = {name: value[name] for name in names if VARIABLE.fullmatch(name)}
-        value = value.get("messages")
+        messages = members.get("messages")
+        tools = members.get("tools")
+        variables = {
+            name: member
+            for name, member in members.items()
+            if name not in ("messages", "tools") and VARIABLE.fullmatch(name)
+        }
 
-    if not isinstance(value, list):
+    if not isinstance(messages, list):
         raise InputError(
             "this chat is no list of messages", where=where, expected=expected, hint=hint
         )
@@ -143,10 +146,10 @@ def parse_chat(raw: bytes, where: str) -> Chat:
         raise InputError(
             "the tools of this chat are no list", where=where, expected="a list of JSON schemas"
         )
-    if not value:
+    if not messages:
         raise InputError("this chat has no messages", where=where, expected="at least one")
     return Chat(
-        [_checked_message(entry, number, where) for number, entry in enumerate(value)],
+        [_checked_message(entry, number, where) for number, entry in enumerate(messages)],
         tools or None,  # an empty list is a chat without tools
         where,
         variables,
@@ -289,25 +292,25 @@ def _checked_message(entry: Any, number: int, where: str) -> dict[str, Any]:
             expected='an object with "role" and "content", both texts',
         )
     content = entry.get("content")
-    if isinstance(content, list):  # a text, or null, is checked as a list of one part
-        parts: list[Any] = content
-    else:
+    if content is None:
+        parts: list[Any] = []
+    elif isinstance(content, list):
+        parts = content
+    else:  # a text alone is checked as a list of one part
         parts = [{"type": "text", "text": content}]
     for part in parts:
-        if isinstance(part, dict):
-            text = part.get("text")
-        else:
-            text = None
-        if content is not None and not isinstance(text, str):
+        if not isinstance(part, dict) or not isinstance(part.get("text"), str):
             expected = message('a text, or a list of {"type": "text", "text": "…"}')
             raise InputError(
                 "the content of this message is no text", where=place, expected=expected
             )
     fields = {key: value for key, value in entry.items() if value is not None}
-    reasoning = next((fields[key] for key in REASONING if key in fields), None)
-    if reasoning is None:
+    reasonings = [fields[key] for key in REASONING if key in fields]
+    if not reasonings:
         return fields
-    # templates read one of these two names, whichever the chat used
+    # templates read one of these two names, whichever the chat used; where it used several, the
+    # first of `REASONING` counts, but its own `thinking` stays
+    reasoning = reasonings[0]
     return {"thinking": reasoning, **fields, "reasoning_content": reasoning}
 
 
@@ -361,9 +364,18 @@ def _folder_settings(folder: Path) -> dict[str, Any]:
     if "added_tokens_decoder" not in settings:
         settings = {**settings, **read_settings(SPECIAL_MAP)}
     if not settings.get("chat_template"):
-        own = read_settings(PROCESSOR_TEMPLATE).get("chat_template")
-        settings = {**settings, "chat_template": own}
+        processor_template = read_settings(PROCESSOR_TEMPLATE).get("chat_template")
+        settings = {**settings, "chat_template": processor_template}
     return settings
+
+
+GGUF_SPECIALS = {
+    "bos_token_id": "bos_token",
+    "eos_token_id": "eos_token",
+    "unknown_token_id": "unk_token",
+    "padding_token_id": "pad_token",
+}
+"""A GGUF file's keys of special tokens, and those of a tokenizer_config.json."""
 
 
 def _gguf_settings(path: Path) -> dict[str, Any]:
@@ -383,15 +395,13 @@ def _gguf_settings(path: Path) -> dict[str, Any]:
     if isinstance(default, str):
         by_name["default"] = default
     tokens = metadata.values.get("tokenizer.ggml.tokens")
-    # tokenizer_config.json calls them bos_token, eos_token, unk_token and pad_token
     settings: dict[str, Any] = {}
-    for word in ("bos", "eos", "unknown", "padding"):
-        number = metadata.values.get(f"tokenizer.ggml.{word}_token_id")
-        name = {"unknown": "unk", "padding": "pad"}.get(word, word)
+    for key, name in GGUF_SPECIALS.items():
+        number = metadata.values.get(f"tokenizer.ggml.{key}")
         if not isinstance(tokens, StringTable) or not isinstance(number, int):
             continue
         if 0 <= number < len(tokens):
-            settings[f"{name}_token"] = str(tokens[number])
+            settings[name] = str(tokens[number])
     if by_name:
         parts = [{"name": name, "template": source} for name, source in by_name.items()]
         settings["chat_template"] = parts
@@ -424,6 +434,7 @@ def _template_of(
         name = str(file)
         if name in templates and not is_there(file):
             return ChatTemplate(templates[name], special, f"{where}: {file}")
+        # without an ending it was meant as a name; else reading the file says that it is not there
         if templates and not is_there(file) and file.suffix == "":
             raise InputError(
                 "this model has no chat template of the name {name}",
@@ -614,6 +625,7 @@ def _message_names(messages: Sequence[Mapping[str, Any]]) -> list[str]:
 # Where a message stands in the text: the template writes a second text of marks, which shows what
 # it wrote around them.
 
+# between two characters of Unicode's private use, which texts hardly hold
 MARK = "\ue123{number}\ue124"
 _MARKED = re.compile("\ue123([0-9]+)\ue124")
 

@@ -16,7 +16,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from itertools import accumulate, islice
+from itertools import accumulate, islice, pairwise
 from math import prod
 from pathlib import Path, PurePath
 from shlex import quote
@@ -222,9 +222,9 @@ def _tensors_of_shards(
                     what, where=f"{tensors[name].file} and {path}", expected="each tensor once"
                 )
             if shards.get(name) != shard:
-                statement = (
-                    message("does not list it") if name not in shards else f"says {shards[name]!r}"
-                )
+                statement: str = message("does not list it")
+                if name in shards:
+                    statement = f"says {shards[name]!r}"
                 raise InputError(
                     "tensor {name} lies in {shard}, but the index {statement}",
                     where=str(index),
@@ -356,7 +356,7 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
             where=str(folder),
             hint="merge it into its base model and save that",
         )
-    # its group is the 3 in model-00001-of-00003.safetensors
+    # its group is the 3 in model-00001-of-00003.safetensors; one of one is no shard
     if tensors and (shard := SHARD.fullmatch(tensors[0])) and int(shard[1]) > 1:
         return InputError(
             "found {tensors}: shards, without the index of what lies in which",
@@ -449,6 +449,7 @@ def _unusable_weights(folder: Path) -> InputError | UnsupportedError | None:
 
     def first_of(patterns: tuple[str, ...]) -> str:
         """The first file of one of these patterns, by its path in the folder; "" for none."""
+        # model.safetensors.index.json, an index, fits a pattern of packed weights
         paths = [
             path
             for pattern in patterns
@@ -529,7 +530,8 @@ class Pool:
             return np.empty(shape, dtype)
         memory = self._free_memory(size)
         # every view keeps this root alive, since NumPy follows `base` down to the first array; when
-        # the root is collected, its memory goes back to the free ones
+        # the root is collected, its memory goes back to the free ones; not at the end of the
+        # process, when nobody asks for more
         root = np.frombuffer(memory, dtype, prod(shape))
         weakref.finalize(root, self._free.append, memory).atexit = False
         return root.reshape(shape)
@@ -727,13 +729,13 @@ class Checkpoint:
         different_rows = np.empty(
             (different.size, *info.shape[1:]), dtype_of_name(dtype or info.dtype)
         )
-        # rows side by side in the file, such as 4, 5, 6, are read at once
-        begin = 0
-        for end in (*(np.flatnonzero(np.diff(different) != 1) + 1).tolist(), different.size):
-            if end > begin:
+        # rows side by side in the file, such as 4, 5, 6, are read at once: cut where a number does
+        # not follow the one before
+        cuts = np.flatnonzero(np.diff(different) != 1) + 1
+        for begin, end in pairwise((0, *cuts.tolist(), different.size)):
+            if end > begin:  # else no rows at all
                 start = info.start + int(different[begin]) * info.row_bytes
                 self._fill(name, info, start, different_rows[begin:end])
-            begin = end
         return different_rows[places]
 
     def product(
@@ -801,12 +803,12 @@ class Checkpoint:
         direct reads serve them faster.
         """
         self._stop()
-        infos = [(name, info) for name in names if (info := self.info(name)).bytes >= PIECE]
-        if sum(info.bytes for _, info in infos) >= WORTH_A_PLAN:
+        large_infos = [(name, self.info(name)) for name in names if self.info(name).bytes >= PIECE]
+        if sum(info.bytes for _, info in large_infos) >= WORTH_A_PLAN:
             self._plan = ReadAhead(
                 [
                     Stretch(self._file(info), name, info.start, info.stop, info.row_bytes)
-                    for name, info in infos
+                    for name, info in large_infos
                 ]
             )
 
@@ -835,10 +837,11 @@ class Checkpoint:
         about = f"tensor {name!r}"
         stop = start + flat.size * stored_dtype.itemsize
         plan = self._plan
-        in_plan = plan is not None and plan.serves(name, start, stop)
+        if plan is not None and not plan.serves(name, start, stop):
+            plan = None  # it has something else to give next
         finite = True
         step = PIECE // stored_dtype.itemsize
-        if plan is not None and in_plan:
+        if plan is not None:
             # another thread has read the tensor, or is about to
             finite = _convert_pieces(plan.pieces(), stored_dtype, flat)
         else:
@@ -858,8 +861,8 @@ class Checkpoint:
                 file.fill(part.view(np.uint8).data, start + position * stored_dtype.itemsize, about)
                 finite = finite and (all_finite(part) if as_stored else convert(part, target_part))
         self.bytes_read += stop - start
-        if not in_plan and stop - start >= PIECE:
-            self._stop()  # the caller does not follow the plan
+        if plan is None and stop - start >= PIECE:
+            self._stop()  # the caller does not follow the plan, if there is one
         if not finite:
             raise self._not_finite(name, info, target.dtype)
         return target
@@ -896,8 +899,10 @@ class Checkpoint:
         name, info: the tensor's, for errors and its shape.
         """
         different, places = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+        if not different.size:
+            return different, places
         # the smallest and the largest stand for all
-        for row in different[[0, -1]].tolist() if different.size else ():
+        for row in different[[0, -1]].tolist():
             if not info.shape or not 0 <= row < info.shape[0]:
                 what = message(
                     "tensor {name} has no rows {start} to {last}",

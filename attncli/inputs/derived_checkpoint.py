@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -189,17 +190,15 @@ class DerivedCheckpoint(Checkpoint):
         if different.size and recipe.unit != 1:
             # single rows cannot be computed
             target[:] = self.read(name, dtype)[different]
-        # rows side by side, such as 4, 5, 6, are computed at once: a call costs as much as many rows
-        ends: list[int] = []
-        if different.size and recipe.unit == 1:
-            ends = [*(np.flatnonzero(np.diff(different) != 1) + 1).tolist(), different.size]
-        begin = 0
-        for end in ends:
-            first = int(different[begin])
-            part = target[begin:end]
-            if not self._convert(recipe.rows(first, first + end - begin), part):
-                raise self._first_fault(name, info, part, first)
-            begin = end
+        elif different.size:
+            # rows side by side, such as 4, 5, 6, are computed at once, as a call costs as much as
+            # many rows: cut where a number does not follow the one before
+            cuts = np.flatnonzero(np.diff(different) != 1) + 1
+            for begin, end in pairwise((0, *cuts.tolist(), different.size)):
+                first = int(different[begin])
+                part = target[begin:end]
+                if not self._convert(recipe.rows(first, first + end - begin), part):
+                    raise self._first_fault(name, info, part, first)
         # (a table without rows gives none)
         self.bytes_read += different.size * info.bytes // max(info.shape[0], 1)
         return target[places]

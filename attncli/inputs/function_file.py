@@ -148,10 +148,9 @@ def failure_of_code(error: BaseException, path: Path, what: str, line: int = 1) 
     fault = message(
         "{what}: {kind}: {reason}", what=what, kind=type(error).__name__, reason=str(error)[:300]
     )
-    last_line = line
-    if lines and lines[-1]:
-        last_line = lines[-1]
-    return InputError(fault, where=f"{path}:{last_line}")
+    if lines and lines[-1] is not None:  # None: code that stands at no line
+        line = lines[-1]
+    return InputError(fault, where=f"{path}:{line}")
 
 
 def formula_of(function: FunctionType, name: str, argument: str) -> str:

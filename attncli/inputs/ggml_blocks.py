@@ -25,6 +25,7 @@ SUPER = 256
 PAIR = np.array([0, 4], np.uint8)[:, None]
 FOURTHS = np.array([0, 2, 4, 6], np.uint8)[:, None]
 BITS = np.arange(8, dtype=np.uint8)[:, None]
+"""How far a byte is shifted to the right for each of its halves, its fourths, its bits."""
 NONLINEAR = np.array(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32
 )

@@ -97,8 +97,9 @@ class _Header:
         read.
         """
         if self.take(4) != GGUF_MAGIC:
-            if foreign := foreign_file(bytes(self.buffer[:64]), self.where, EXPECTED):
-                raise foreign
+            first_bytes = bytes(self.buffer[:64])
+            if wrong_kind_error := foreign_file(first_bytes, self.where, EXPECTED):
+                raise wrong_kind_error
             raise InputError(
                 "this file begins with {start}",
                 where=self.where,
@@ -361,6 +362,7 @@ class _Header:
                 message("a whole file, its header at most {limit:,} bytes", limit=HEADER_LIMIT),
             )
         while len(self.buffer) < stop:
+            # half as much again each time: appending copies all that is there
             piece = self.stream.read(max(STEP, stop - len(self.buffer), len(self.buffer) // 2))
             if not piece:
                 self.fail(

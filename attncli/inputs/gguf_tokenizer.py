@@ -532,9 +532,7 @@ def _likely_pieces(
     unknown_id = None
     if UNKNOWN in types:
         unknown_id = types.index(UNKNOWN)
-    hf = tokenizers.Tokenizer(
-        models.Unigram(parts, unk_id=unknown_id, byte_fallback=BYTE in types)
-    )
+    hf = tokenizers.Tokenizer(models.Unigram(parts, unk_id=unknown_id, byte_fallback=BYTE in types))
     # a blank is put before each text unless the file forbids it
     begins = metadata.flag("tokenizer.ggml.add_space_prefix") is not False
 

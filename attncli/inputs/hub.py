@@ -756,12 +756,15 @@ def _hub_location(
         # without its weights a model is of no use; without a tokenizer it still runs on token ids
         if missing == [TOKENIZER]:
             usable = cached
-    # errors name the first file that is missing, "" where the cache has nothing of the model
+    first_missing = ""
+    if missing:
+        first_missing = missing[0]
     try:
-        return _fetch_model(name, hub_id, variables, fetch, missing="".join(missing[:1]))
+        return _fetch_model(name, hub_id, variables, fetch, missing=first_missing)
     except AttnError as error:
         if usable is not None:
             return usable
+        # only where the hub does not know the name, or may not be asked, may a path be meant
         if not (isinstance(error, InputError) or is_offline(variables)):
             raise
         path_error = _as_a_path(name, folder, near)
@@ -1121,7 +1124,7 @@ class Remote:
         match error:
             case AttnError():
                 return error
-            case errors.GatedRepoError():
+            case errors.GatedRepoError():  # a kind of the next error, so it comes first
                 what = message(
                     "{hub_id} is gated: its owner wants its terms accepted", hub_id=hub_id.name
                 )

@@ -68,7 +68,7 @@ def open_packed(
     ):
         # no matrix is stored in few bits: it was unpacked again, or is quantised only when loaded
         plain = DerivedCheckpoint(folder, without_packing(config), dict(raw.names()), {})
-        if tensors is None:
+        if tensors is None:  # else the weights are not here, and will not be read
             plain.notes = (
                 message(
                     "config.json says that the weights are quantised ({method}), and none is stored"
@@ -82,6 +82,8 @@ def open_packed(
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """The types of tensors that are no parts of a quantised matrix, where all are of them."""
+FEW_BITS = ("uint8", "int8", "uint32", "int32")
+"""The types in which schemes pack numbers, beside float8."""
 WHOLE_NUMBERS = ("int64", "bool")
 """The types in which no scheme packs numbers."""
 BUFFERS = ("*position_ids", "*token_type_ids", "*.attn.bias", "*.attention.bias")
@@ -206,12 +208,7 @@ class _PackedMatrices:
             if _is_buffer(name, info.dtype):
                 self.tensors[name] = info
                 continue
-            if info.dtype.startswith("float8") or info.dtype in (
-                "uint8",
-                "int8",
-                "uint32",
-                "int32",
-            ):
+            if info.dtype.startswith("float8") or info.dtype in FEW_BITS:
                 raise InputError(
                     "tensor {name} holds {dtype}, and what it is scaled by is not here",
                     where=str(info.file),
@@ -318,13 +315,12 @@ class _PackedMatrices:
 
         parts: the module's stored tensors by the last part of their names.
         """
-        scale = next(
-            (parts[name] for name in ("weight_scale_inv", "weight_scale") if name in parts), None
-        )
+        # DeepSeek's name of the scales; despite it, numbers are multiplied by them, too
+        scale = parts.get("weight_scale_inv", parts.get("weight_scale"))
         if scale is None or "weight" not in parts or len(self.shape(parts["weight"])) != 2:
             return
         weight = parts["weight"]
-        info = self.raw.info(parts["weight"])
+        info = self.raw.info(weight)
         scales = self.shape(scale)
         rows, columns = info.shape
         # (rows, columns) that share a scale
@@ -347,13 +343,10 @@ class _PackedMatrices:
             if name in parts
         ]
         recipe = ScaledRows(self.raw, weight, scale, zero, block)
-        self.add_matrix(
-            f"{module}.weight",
-            info.shape,
-            scheme,
-            recipe,
-            [weight, scale, *([zero] if zero else []), *idle],
-        )
+        used = [weight, scale, *idle]
+        if zero is not None:
+            used.append(zero)
+        self.add_matrix(f"{module}.weight", info.shape, scheme, recipe, used)
 
     def _block(self, scales: tuple[int, ...], shape: tuple[int, ...], name: str) -> tuple[int, int]:
         """How many (rows, columns) of a matrix share a scale: what the config says, else what
@@ -494,9 +487,11 @@ class _PackedMatrices:
         else:
             more = 1
         recipe = GptqMatrix(self.raw, (weight, zeros, scale, order), bits, group, more)
-        parts_used = [weight, zeros, scale, *([order] if order else [])]
+        used = [weight, zeros, scale]
+        if order is not None:
+            used.append(order)
         self.add_matrix(
-            f"{module}.weight", (out, words * per_word), f"GPTQ {bits}-bit", recipe, parts_used
+            f"{module}.weight", (out, words * per_word), f"GPTQ {bits}-bit", recipe, used
         )
 
     def awq(self, module: str, parts: Parts) -> None:
@@ -590,13 +585,13 @@ class _PackedMatrices:
         Raises InputError where it does not say them, or states sizes that no matrix has."""
         try:
             state = json.loads(bytes(self.raw.read(name).astype(np.uint8)).decode())
-            sizes = [state["blocksize"], *state["shape"], state.get("nested_blocksize", 1)]
-            if (
-                all(type(size) is int and 0 < size < 2**40 for size in sizes)
-                and len(state["shape"]) == 2
-            ):
-                offset = float(state.get("nested_offset", 0.0))
-                return {**state, "nested_offset": offset, "nested_blocksize": sizes[-1]}
+            # the last two are only stated, and only used, where scales are codes themselves
+            nested_size = state.get("nested_blocksize", 1)
+            nested_offset = float(state.get("nested_offset", 0.0))
+            sizes = [state["blocksize"], *state["shape"], nested_size]
+            is_plausible = all(type(size) is int and 0 < size < 2**40 for size in sizes)
+            if is_plausible and len(state["shape"]) == 2:
+                return {**state, "nested_offset": nested_offset, "nested_blocksize": nested_size}
         except (ValueError, KeyError, TypeError):
             pass  # no JSON, or without these keys: the error below says so
         what = message("tensor {name} does not say what the codes are", name=repr(name))
@@ -617,7 +612,7 @@ class _PackedMatrices:
             shape = self.shape(blocks)
             # [expert, out, block, byte]: the 32 codes of a block fill 16 bytes
             if len(shape) != 4 or shape[3] != 16:
-                self.check_shape(blocks, (*shape[:3], 16))  # raises
+                self.check_shape(blocks, (*shape[:3], 16))  # raises: this shape is another
             experts, out, count, _ = shape
             self.check_shape(scale, (experts, out, count))
             recipe = MxExperts(self.raw, blocks, scale)

@@ -146,14 +146,15 @@ def find_regions(
         InputError: For a rule that no token fits, naming what is nearest, and for a name that comes
             twice.
     """
-    if text.chat is None:
-        spans = {}
-    else:
-        spans = {part.name: [(part.start, part.end)] for part in text.chat.parts}
+    # the characters [start, end) of each message of a chat, by its name
+    span_of_message = {}
+    if text.chat is not None:
+        span_of_message = {part.name: (part.start, part.end) for part in text.chat.parts}
     regions = [
-        Region(name, _tokens_in_spans(places, tokens), is_message=True)
-        for name, places in spans.items()
+        Region(name, _tokens_in_spans([span], tokens), is_message=True)
+        for name, span in span_of_message.items()
     ]
+    # for each rule where its pattern matches; none for a rule of another form
     matches = _find_patterns(rules, text.text)
     for rule, places in zip(rules, matches, strict=True):
         members = _tokens_of_rule(rule, text.text, tokens, places)
@@ -334,11 +335,11 @@ def _tokens_of_rule(
     """
     # "lines:3-5" is a range, "json:$.docs[0]" a path, "/[Ww]ord/" a pattern, and
     # "[[doc1]]…[[/doc1]]" what stands between two markers
-    kind, colon, numbers = rule.spec.partition(":")
+    kind, colon, range_or_path = rule.spec.partition(":")
     if colon and kind in FORMS:
-        return _tokens_of_range(rule, kind, numbers, text, tokens)
+        return _tokens_of_range(rule, kind, range_or_path, text, tokens)
     if colon and kind == "json":
-        return _tokens_of_json(rule, numbers, text, tokens)
+        return _tokens_of_json(rule, range_or_path, text, tokens)
     if _is_pattern(rule):
         missing = rule.spec[1:-1]
         places = matches
@@ -501,9 +502,11 @@ def _tokens_of_json(
     """The indices of the tokens of the JSON values that a path leads to; at least one, else it
     raises InputError.
     """
-    # $.docs[0] has the steps "docs" and "0"; of each match one of the pattern's groups is not empty
-    steps = [next(filter(None, groups), "") for groups in STEP.findall(path[1:])]
-    if not path.startswith("$") or STEP.sub("", path[1:]) or len(steps) > DEEPEST:
+    # $.docs[0] has the steps "docs" and "0"; a match fills one of the pattern's groups, and the
+    # others are empty
+    steps = ["".join(groups) for groups in STEP.findall(path[1:])]
+    is_all_steps = not STEP.sub("", path[1:])
+    if not path.startswith("$") or not is_all_steps or len(steps) > DEEPEST:
         what = message(
             "region {name} has no path {spec}", name=repr(rule.name), spec=repr(rule.spec)
         )
@@ -511,29 +514,33 @@ def _tokens_of_json(
 
     # the values at the end of the path, in all JSON of the text; and, one level deeper than the
     # path, paths for a suggestion
-    suggestions: dict[str, None] = {}
-    places = []
-    for place in _json_starts(text):
-        for keys, start, stop in _json_values(text, place, (), len(steps) + 1):
+    suggestions: dict[str, None] = {}  # the keys of a dictionary: each once, in their order
+    places: list[Span] = []
+    for opening in _json_starts(text):
+        for keys, start, stop in _json_values(text, opening, keys=(), depth=len(steps) + 1):
             if len(suggestions) < MOST_WORDS:
                 suggestions[_path_text(keys)] = None
-            if len(keys) == len(steps) and all(
+            is_at_end = len(keys) == len(steps) and all(
                 step in ("*", str(key)) for step, key in zip(steps, keys, strict=True)
-            ):
-                is_text = text[start] == '"'  # of a text, what stands between the quotes
-                places.append((start + 1, stop - 1) if is_text else (start, stop))
-
-    if not (members := _tokens_in_spans(places, tokens)):
-        if not suggestions or places:
-            raise _empty_region(
-                rule, message("a value with text in it" if places else "a text with JSON in it")
             )
-        # the nearest, however far it is; a long path is cut, as comparing takes its square in time
-        close = get_close_matches(path[: LONGEST_WORD * 4], suggestions, n=1, cutoff=0)
-        raise _empty_region(
-            rule, message("a path of the JSON in the text, such as {path}", path=close[0])
-        )
-    return members
+            if is_at_end and text[start] == '"':  # of a text, what stands between the quotes
+                places.append((start + 1, stop - 1))
+            elif is_at_end:
+                places.append((start, stop))
+
+    members = _tokens_in_spans(places, tokens)
+    if members:
+        return members
+    # why there is none: the path leads to empty values, there is no JSON, or it leads nowhere
+    if places:
+        raise _empty_region(rule, message("a value with text in it"))
+    if not suggestions:
+        raise _empty_region(rule, message("a text with JSON in it"))
+    # the nearest, however far it is; a long path is cut, as comparing takes its square in time
+    close = get_close_matches(path[: LONGEST_WORD * 4], suggestions, n=1, cutoff=0)
+    raise _empty_region(
+        rule, message("a path of the JSON in the text, such as {path}", path=close[0])
+    )
 
 
 def _path_text(keys: Sequence[str | int]) -> str:
@@ -651,24 +658,20 @@ def _parse_range(rule: RegionRule, kind: str, numbers: str) -> tuple[int, int]:
 
     kind: what is counted, a key of `FORMS`.
     """
-    first = 0
-    last = -1
     match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", numbers)
     if match is not None:
         first = int(match[1])
-        last = int(match[2] or match[1])
-    if match is None or first < FORMS[kind] or last < first:
-        what = message(
-            "region {name} has no range {spec}", name=repr(rule.name), spec=repr(rule.spec)
-        )
-        expected = message(
-            "such as {kind}:{first}-{last}, counted from {first}",
-            kind=kind,
-            first=FORMS[kind],
-            last=FORMS[kind] + 9,
-        )
-        raise rule.error(what, expected)
-    return first, last
+        last = int(match[2] or match[1])  # a single number is a range of one
+        if FORMS[kind] <= first <= last:
+            return first, last
+    what = message("region {name} has no range {spec}", name=repr(rule.name), spec=repr(rule.spec))
+    expected = message(
+        "such as {kind}:{first}-{last}, counted from {first}",
+        kind=kind,
+        first=FORMS[kind],
+        last=FORMS[kind] + 9,
+    )
+    raise rule.error(what, expected)
 
 
 def _empty_region(rule: RegionRule, expected: str) -> InputError:

@@ -110,9 +110,13 @@ def check_array(
             where=where,
             tensor=repr(tensor),
         )
-    is_float = row_major.dtype.kind == "f" or not is_native
-    if is_float and not allow_nonfinite and not (finite := np.isfinite(row_major)).all():
-        place = np.unravel_index(int(np.argmin(finite)), row_major.shape)
+    is_float = row_major.dtype.kind == "f" or not is_native  # bfloat16 has a kind of its own
+    if not is_float or allow_nonfinite:
+        return row_major
+    finite = np.isfinite(row_major)
+    if not finite.all():
+        first_bad = int(np.argmin(finite))  # the first False
+        place = np.unravel_index(first_bad, row_major.shape)
         raise InputError(
             "tensor {tensor} holds {value} at [{place_text}], the first of {bad:,} that are not"
             " finite",
@@ -250,9 +254,10 @@ def read_header(stream: BinaryIO, size: int, where: str) -> SafetensorsHeader:
     start = read_exactly(stream, 8, where)
     (length,) = struct.unpack("<Q", start)
     if length > HEADER_LIMIT or length > size - 8:
+        # no length, so perhaps a file of another kind: 64 bytes are enough to tell
         more = read_exactly(stream, min(size - 8, 64), where)
-        if foreign := foreign_file(start + more, where, EXPECTED):
-            raise foreign
+        if wrong_kind_error := foreign_file(start + more, where, EXPECTED):
+            raise wrong_kind_error
         what = message(
             "the header claims {length:,} bytes of a file of {size:,}", length=length, size=size
         )
@@ -272,11 +277,12 @@ def read_header(stream: BinaryIO, size: int, where: str) -> SafetensorsHeader:
         isinstance(value, str) for value in metadata.values()
     ):
         raise InputError("the metadata are not texts by name", where=where, expected=EXPECTED)
+    data_start = 8 + length
     entries = sorted(
-        (_parse_entry(name, field, 8 + length, where) for name, field in fields.items()),
+        (_parse_entry(name, field, data_start, where) for name, field in fields.items()),
         key=lambda entry: (entry.start, entry.end),
     )
-    _check_layout(entries, 8 + length, size, where)
+    _check_layout(entries, data_start, size, where)
     return SafetensorsHeader({entry.name: entry for entry in entries}, metadata)
 
 

@@ -92,7 +92,7 @@ def _cluster_kind(text: str, begin: int, end: int) -> ClusterKind:
     if (
         char.isalnum()
         or char == "_"
-        or (extends(char) and char not in (ZWJ, ZWNJ))
+        or (extends(char) and char not in (ZWJ, ZWNJ))  # a joiner that joins nothing is a sign
         or unicodedata.category(char)[0] in "LNM"  # letters, numbers, marks
     ):
         if is_unspaced(char):

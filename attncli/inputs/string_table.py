@@ -93,7 +93,7 @@ class StringTable(Sequence[str]):
             lengths = self.ends - self.starts
             padded = self.raw + bytes(PREFIX)
             # every eight bytes that follow one another, as one number; few begin at a multiple of eight
-            words = np.ndarray((len(padded) - PREFIX + 1,), "<u8", padded, 0, (1,))
+            words = np.ndarray((len(padded) - PREFIX + 1,), "<u8", buffer=padded, strides=(1,))
             # of a text shorter than eight bytes, the bits of those behind it are shifted out
             unused_bytes = PREFIX - np.minimum(lengths, PREFIX)
             unused_bits = (8 * unused_bytes).astype(np.uint64)

@@ -270,6 +270,7 @@ def write_npz(
                 npy_format.write_array(whole, array, version=(1, 0), allow_pickle=False)
                 zip_file.writestr(entry, whole.getbuffer(), compresslevel=DEFLATE_LEVEL)
                 continue
+            # with room for a size above 4 GiB, as zipfile does not know it before
             with zip_file.open(entry, "w", force_zip64=True) as member:
                 npy_format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
@@ -327,6 +328,7 @@ def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[st
     """The members of a zip by name, without ".npy". Raises InputError for one that is no plausible
     array, LimitError for more than `limit` bytes in all.
     """
+    # how many bytes each compressed byte can become at most, by kind of compression
     ratios = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: DEFLATE_RATIO}
     members: dict[str, zipfile.ZipInfo] = {}
     for member in zip_file.infolist():
@@ -339,7 +341,7 @@ def _check_members(zip_file: zipfile.ZipFile, where: str, limit: int) -> dict[st
             fault = message("the archive holds {name} twice", name=repr(name))
         elif name == member.filename != METADATA_MEMBER:  # a name that does not end in .npy
             fault = message("the archive holds {name}, which is no array", name=repr(name))
-        elif member.flag_bits & 1:
+        elif member.flag_bits & 1:  # the zip format's bit for it
             fault = message("{name} is encrypted", name=repr(name))
         elif member.compress_type not in ratios:
             fault = message(
@@ -645,7 +647,7 @@ def read_matrix(path: Path, what: str) -> np.ndarray[Any, Any]:
         case kind:
             fault = _unknown_ending(kind, what)
             raise _other_kind_error(path, fault, " ".join(MATRIX_FORMATS))
-    if matrix.ndim == 3 and len(matrix) == 1:
+    if matrix.ndim == 3 and len(matrix) == 1:  # a batch of one
         matrix = matrix[0]
     if matrix.ndim != 2 or 0 in matrix.shape:
         fault = message(
@@ -654,7 +656,8 @@ def read_matrix(path: Path, what: str) -> np.ndarray[Any, Any]:
         raise InputError(fault, where=where, expected="a matrix: rows and columns")
     finite = np.isfinite(matrix)
     if not finite.all():
-        row, column = np.unravel_index(int(np.argmin(finite)), matrix.shape)
+        first_bad = int(np.argmin(finite))  # the first False
+        row, column = np.unravel_index(first_bad, matrix.shape)
         raise InputError(
             "row {row}, column {column} of the {what} is {value}",
             where=where,
@@ -680,7 +683,7 @@ def _single_tensor(
         "the archive holds {tensors} arrays: {names}", tensors=len(tensors), names=names
     )
     path = Path(where)
-    if is_file(path.parent / "config.json"):
+    if is_file(path.parent / "config.json"):  # the arrays are the weights of the model there
         hint = f"attn run TEXT --model {quote(str(path.parent))}"
     else:
         hint = f"attn run TEXT --weights {quote(where)}"
@@ -734,11 +737,12 @@ def _csv_rows(raw: bytes, where: str) -> Sequence[Sequence[object]]:
         raise InputError(
             "this file is not CSV: {error}", where=where, expected="rows of numbers", error=error
         ) from error
-    return [
-        [_csv_value(cell.strip()) for cell in row]
-        for row in rows
-        if len(row) > 1 or "".join(row).strip()  # blank lines are left out
-    ]
+    matrix_rows = []
+    for row in rows:
+        is_blank_line = len(row) == 0 or (len(row) == 1 and not row[0].strip())
+        if not is_blank_line:
+            matrix_rows.append([_csv_value(cell.strip()) for cell in row])
+    return matrix_rows
 
 
 def _csv_value(cell: str) -> float | bool | str:

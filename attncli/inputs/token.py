@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from io import BytesIO
-from itertools import groupby, product
+from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, Protocol
 from unicodedata import combining, normalize

@@ -127,6 +127,7 @@ def merged_words(tokens: Sequence[Token], text: str) -> Words:
     for index, (first, stop) in enumerate(zip(starts, ends, strict=True)):
         piece = tokens[first]
         last = tokens[stop - 1]
+        # (of a pair's second text, part 1, offsets count in that text, which is not `text`)
         if piece.start is None or last.end is None or piece.special or piece.part:
             source_text = ""
         else:
@@ -227,11 +228,16 @@ def token_notes_of_two(
     Returns:
         The warnings, those of the first text first.
     """
-    notes = [token_notes(text, tokens) for _, text, tokens in (first, second)]
-    if notes[0] == notes[1]:
-        return notes[0]
-    sides = zip((first, second), notes, strict=True)
-    return [listing((name, note), ": ") for (name, *_), texts in sides for note in texts]
+    first_name, first_text, first_tokens = first
+    second_name, second_text, second_tokens = second
+    notes_of_first = token_notes(first_text, first_tokens)
+    notes_of_second = token_notes(second_text, second_tokens)
+    if notes_of_first == notes_of_second:
+        return notes_of_first
+    return [
+        *(listing((first_name, note), ": ") for note in notes_of_first),
+        *(listing((second_name, note), ": ") for note in notes_of_second),
+    ]
 
 
 def token_notes(text: str, tokens: Sequence[Token]) -> list[str]:
