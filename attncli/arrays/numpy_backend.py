@@ -696,11 +696,13 @@ def _horner(x: NDArray, coefficients: Sequence[float]) -> NDArray:
 # AVX2.
 
 FEW_ROWS = 16
+"""Rows for which blocks win; of more, each weight is used often enough to repay repacking."""
 LARGE_MATRIX = 2**22
 """Numbers from which a weight does not fit the processor's caches."""
 SMALL_PRODUCT = 900_000
 """Multiply-adds of one block: OpenBLAS takes its small-matrix kernel up to a million."""
 LEAST_BLOCK = 8
+"""Columns of a block, at least; blocks double from here."""
 FEW_CORES = 4
 """With more cores than this, BLAS's own threads win."""
 

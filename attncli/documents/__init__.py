@@ -383,6 +383,10 @@ def members(part: Part) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
+LONGEST_SHOWN = 24
+"""Characters of a text that a `repr` shows whole."""
+
+
 def _short_repr(value: Any) -> str:
     """A member's value as a `repr` shows it: long texts cut, lists by their length, arrays by their
     type and shape.
@@ -396,8 +400,8 @@ def _short_repr(value: Any) -> str:
             if isinstance(value, list | tuple):
                 return "[]"
             return "{}"
-        case str() if len(value) > 24:
-            return f"{value[:23]!r}…"
+        case str() if len(value) > LONGEST_SHOWN:
+            return f"{value[: LONGEST_SHOWN - 1]!r}…"
         case Part():
             return f"{type(value).__name__}(…)"
         case _:

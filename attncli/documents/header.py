@@ -552,15 +552,16 @@ def shape_rows(
     projections: the formulas that differ from the plain ones, as `projection_formulas` gives them.
     leading: names of the axes before the usual ones, such as ("batch",).
     """
-    # stages that the attention does not have
+    # for stages that not every attention has, whether this one lacks them
     absent = {
         "capped": attention.softcap is None,
-        "biased": not isinstance(attention.position, ADDED),
+        "biased": not isinstance(attention.position, ADDED),  # no position adds to the scores
         "masked": shows_all(attention.mask) and attention.hashing is None,
     }
     formulas = dict(projections)
     if attention.hashing is not None:
         absent |= {"raw": True, "scaled": True}  # its scores are computed within buckets
+        # a token's key is its own query, scaled to one length
         formulas |= {"k": "K = Q / rms(Q) / √d", "masked": message("−∞ where not compared")}
     if "concat" not in trace.stages:  # no W_O: the heads' outputs are the output
         formulas.pop("out", None)

@@ -17,6 +17,7 @@ Row = list[float | None]
 NESTED = (Row, list[Row], list[list[Row]], list[list[list[Row]]])
 """Nested lists of numbers, by how deep they are."""
 AT = " - at `$"
+"""What msgspec writes before the place of a fault."""
 Kind = TypeVar("Kind")
 
 

@@ -37,6 +37,7 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PICKLED = "adapter_model.bin"
 """The weights as PEFT wrote them until 2023."""
 PREFIX = "base_model.model."
+"""What PEFT writes before the base's names."""
 PLAIN = frozenset(
     (
         *(
@@ -105,7 +106,9 @@ LAYER_NUMBER = re.compile(r"\.(\d+)\.")
 OUTPUT_TABLE = "lm_head.weight"
 """How the name of the output's table ends, which a tied model does not store."""
 SPECIFICATION = re.compile(r"(.+):(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)", re.DOTALL)
+"""DIR:WEIGHT, as `--adapter` takes it."""
 LARGEST_WEIGHT = 1e6
+"""Of an adapter's weight and its α; larger ones are mistakes, and their products may overflow."""
 
 
 class AdapterRequest(Struct, frozen=True):
@@ -202,7 +205,7 @@ class MergedRows:
         """The rows start..stop-1 of the matrix with all changes merged, float64 [row, column]."""
         if self._whole is not None:
             matrix = self._whole.rows(0, self._count)[start:stop]
-        elif start == 0 and stop == self._count:
+        elif start == 0 and stop == self._count:  # all at once, for a base without single rows
             matrix = self._base.read(self._name, "float64")
         else:
             matrix = self._base.read_rows(self._name, range(start, stop), "float64")

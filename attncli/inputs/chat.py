@@ -231,6 +231,7 @@ VARIABLE = re.compile(r"[A-Za-z]\w{0,99}", re.ASCII)
 TOOLS = "tools"
 """The variable that holds the tools of a chat."""
 RESERVED = ("messages",)
+"""Names that no variable may have, as the chat itself gives them."""
 PYTHON_WORDS = {"True": True, "False": False, "None": None}
 """Values as Python writes them, which JSON writes small."""
 
@@ -796,6 +797,7 @@ def encode_chat(tokenizer: Tokenizer, chat: RenderedChat) -> list[Token]:
 # Templates are rendered in a process of their own, for they are programs that come with models.
 
 NO_MORE = message("a template that reads messages and writes text")
+"""What errors expect of a template that asks for more."""
 BEYOND = {
     "power": message("a power too large"),
     "product": message("a product too large"),

@@ -63,6 +63,7 @@ CONVERT = (
 OLDER = {".h5": "from_tf", ".msgpack": "from_flax"}
 """Endings of weights that transformers reads below version 5, and the option by which it does."""
 OTHER_FORMATS = (".bin", ".pt", ".pth", ".h5", ".msgpack", ".gguf", ".onnx", ".ckpt")
+"""Endings of files that may hold weights and are no safetensors."""
 BESIDE_WEIGHTS = (
     "imatrix", "lr_scheduler", "openvino", "optimizer", "random_states", "rng_state", "scaler",
     "scheduler", "tokenizer", "trainer_state", "training_args", "training_state", "vocab",
@@ -307,6 +308,7 @@ def _no_config(folder: Path) -> InputError:
 
 ADAPTER_CONFIG = "adapter_config.json"
 MAKERS_CONFIG = "params.json"
+"""The config of Llama's and Mistral's own programs."""
 
 
 def _an_adapter(folder: Path, expected: str) -> InputError:
@@ -350,7 +352,7 @@ def _no_weights(folder: Path) -> InputError | UnsupportedError:
         expected, hint = _as_safetensors(folder, others)
         return UnsupportedError(what, where=str(folder), expected=expected, hint=hint)
     tensors = sorted(path.name for path in folder.glob("*.safetensors"))
-    if "adapter_model.safetensors" in tensors:
+    if "adapter_model.safetensors" in tensors:  # without the config that names its base
         return UnsupportedError(
             "this folder holds an adapter, not a model",
             where=str(folder),
@@ -438,8 +440,11 @@ SHARD = re.compile(r".*-[0-9]+-of-([0-9]+)\.safetensors")
 MAKERS_WEIGHTS = "consolidated"
 """How files of weights begin that the maker's own program reads, whose tensors have other names."""
 UNFINISHED = ("*.crdownload", "*.incomplete", "*.part", "*.partial", "*.download", "*.aria2")
+"""Downloads that browsers and other programs have not finished."""
 PACKED_WEIGHTS = ("*.safetensors.*", "*.bin.*", "*.gguf.*")
+"""Weights with a further ending, such as .gz."""
 EXPORTED = ("onnx/*.onnx", "openvino*.xml", "openvino/*.xml", "*.tflite", "*.mlmodel", "*.engine")
+"""Models that were exported for another program."""
 
 
 def _unusable_weights(folder: Path) -> InputError | UnsupportedError | None:
@@ -560,6 +565,7 @@ PIECE = 2**20
 """Bytes read at a time: few enough to stay in the processor's cache between reading and converting.
 """
 PACKED = ("quantization_config", "compression_config")
+"""The keys of a config.json under which transformers says how weights are packed."""
 MLX = "quantization"
 """The key under which MLX says how weights are packed."""
 
@@ -649,6 +655,7 @@ class Checkpoint:
         LimitError for a config above 16 MiB.
         """
         checkpoint = cls.describe(folder)
+        # torch's pickled files are only read where there are no safetensors
         native = tensors is not None or _has_any(checkpoint.folder, SINGLE, INDEX)
         if not native and _has_any(checkpoint.folder, PICKLED_SINGLE, PICKLED_INDEX):
             return open_pickled(checkpoint.folder, checkpoint.config)

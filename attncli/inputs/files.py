@@ -32,6 +32,7 @@ from attncli.language import Message, message, term
 STREAMS = ("/dev/stdout", "/dev/stderr")
 STREAM_FOLDERS = ("/dev/fd/", "/proc/")
 LONGEST_ENDING = 12
+"""Characters of an ending that a temporary file shares: those of .safetensors, the longest in use."""
 NAME_ERRORS = (OSError, ValueError, RuntimeError)
 """What comes of following a name: ValueError for a NUL in it, RuntimeError for links in a circle.
 """
@@ -230,8 +231,9 @@ def _commit(pending: list[PendingFile]) -> None:
     """Move every temporary file to its final path; where one cannot be moved, all are put back as
     they were. Where the file system has no hard links, a file that was written over stays so: it
     is not deleted for an old one that is gone. Raises AttnError."""
+    # each final path, and the second name of the file that stood there; None without such a name
     replacements: list[tuple[Path, Path | None]] = []
-    new_files: set[Path] = set()
+    new_files: set[Path] = set()  # final paths at which there was no file
     try:
         for file in pending:
             with _write_errors(file.target):
@@ -533,12 +535,12 @@ def _refuse_lfs_pointer(handle: int, file_size: int, path: Path) -> None:
         return
     # the size that it states: the word behind "size"; 0 where that is missing or absurd
     words = content.decode("ascii", "replace").split()
-    size = ""
+    stated_size = ""
     if "size" in words[:-1]:
-        size = words[words.index("size") + 1]
+        stated_size = words[words.index("size") + 1]
     count = 0
-    if size.isdigit() and len(size) < 20:
-        count = int(size)
+    if stated_size.isdigit() and len(stated_size) < 20:
+        count = int(stated_size)
     raise InputError(
         "this is a Git LFS pointer, not the file itself, which has {count:,} bytes",
         where=str(path),
@@ -752,6 +754,7 @@ def read_exactly(stream: BinaryIO, count: int, where: str) -> bytes:
 # error and not a crash.
 
 LARGEST_FILE = 2**46
+"""Bytes of a file that is read at given places: 64 TiB, more than any model has."""
 CALL_LIMIT = 2**30
 """Bytes asked for in one system call; Linux serves at most 2 GiB."""
 

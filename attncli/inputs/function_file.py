@@ -23,6 +23,7 @@ from attncli.language import message
 LARGEST = 2**20
 """Bytes of a file of functions, at most."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A name of Python's in ASCII; a lambda's own is `<lambda>`."""
 
 
 class FunctionFile(Struct, frozen=True):

@@ -29,7 +29,9 @@ VERSIONS = (2, 3)
 HEADER_LIMIT = 512 * 2**20
 """Bytes of metadata that are believed: the largest vocabularies take some 20 MB."""
 MOST_AXES = 4
+"""Axes of a tensor, by the format."""
 MOST_LAYERS = 10_000
+"""Layers that are believed: a damaged file may state any number."""
 BY_LAYER = (
     *("attention.head_count", "attention.head_count_kv", "attention.recurrent_layers"),
     *("attention.sliding_window_pattern", "feed_forward_length", "expert_feed_forward_length"),

@@ -50,6 +50,8 @@ JOINED = (NORMAL, USER_DEFINED, UNUSED)
 """Types of tokens that are made of others."""
 SPACE = "▁"
 
+# parts of several patterns: what is no letter; 's and the like; letters of a word up to its first
+# small one, and from there on; what may stand before a word
 _END = r"\p{N}{digits}| ?[^\s\p{L}\p{N}]+[\r\n{slash}]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _ELISION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"

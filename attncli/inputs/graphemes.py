@@ -15,8 +15,10 @@ from collections.abc import Iterator
 
 ZWJ = "\u200d"
 ZWNJ = "\u200c"
+"""Unicode's zero-width joiner and non-joiner."""
 MARKS = frozenset(("Mn", "Mc", "Me"))
 CONTROLS = frozenset(("Cc", "Zl", "Zp", "Zs", "Cs"))
+"""Categories of Unicode: combining marks; controls, separators and lone surrogates."""
 # Letters and signs by category that extend what they follow: Thai and Lao AM, halfwidth kana
 # voicing, emoji skin tones.
 EXTENDING = frozenset(

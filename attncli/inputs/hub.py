@@ -53,9 +53,11 @@ from attncli.inputs.safetensors_file import HEADER_LIMIT, SafetensorsHeader, rea
 from attncli.language import listing, message, term
 
 MEMORY = "verified.json"
+"""The file of the user's cache folder that remembers which files were found good."""
 REF_LIMIT = 1000
 """Bytes of a file that names a commit."""
 MOST_REMEMBERED = 200
+"""Files that were found good and are remembered; of more, the oldest are forgotten."""
 
 
 def verify_digests(
@@ -835,10 +837,12 @@ PATIENCE = 10.0
 BEGINNING = 100_000
 """Bytes of a weight file that are asked for at first: nearly every header is shorter."""
 NETWORK_LIBRARIES = ("httpx", "httpx2", "httpcore", "requests", "urllib3", "ssl", "socket")
+"""Libraries whose exceptions mean that the network failed."""
 
 T = TypeVar("T")
 
 _TAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+"""A file's tag on the hub: git's digest of a small file, the sha256 of a large one."""
 SHA256_DIGITS = 64
 LARGEST_RESUMED = 50_000_000_000
 """Bytes of a file that the hub sends by HTTP; larger ones its library alone fetches."""
@@ -1296,10 +1300,9 @@ def _fetch_weights(hub: Remote, commit: str, note: Callable[[str], None] | None)
             continue
         _fetch_files(hub, _described_files(hub, shard_names(index, ending), commit), note)
         return
-    pickled = PICKLED_SINGLE
     expected = message(
         "weights as safetensors, or as {pickled_single} with torch to read it",
-        pickled_single=pickled,
+        pickled_single=PICKLED_SINGLE,
     )
     raise _no_safetensors(hub, expected, CONVERT)
 
@@ -1332,26 +1335,29 @@ def _fetch_files(
     """
     size = sum(file.bytes for file in files)
     arrived = sum(hub.arrived_bytes(file) for file in files)
-    place = hub.cache
     if note is not None and arrived < size:
-        sizes = {"hub_id": hub.hub_id, "size": _size_words(size), "folder": place}
         if arrived:
-            left = _size_words(size - arrived)
-            note(
-                message(
-                    "the weights of {hub_id} are {size}, {left} of it still to fetch; they come to"
-                    " {folder}",
-                    left=left,
-                    **sizes,
-                )
+            sentence = message(
+                "the weights of {hub_id} are {size}, {left} of it still to fetch; they come to"
+                " {folder}",
+                hub_id=hub.hub_id,
+                size=_size_words(size),
+                left=_size_words(size - arrived),
+                folder=hub.cache,
             )
         else:
-            note(message("the weights of {hub_id} are {size}; they come to {folder}", **sizes))
-    free = _free_bytes(place)
+            sentence = message(
+                "the weights of {hub_id} are {size}; they come to {folder}",
+                hub_id=hub.hub_id,
+                size=_size_words(size),
+                folder=hub.cache,
+            )
+        note(sentence)
+    free = _free_bytes(hub.cache)
     if free is not None and free < size - arrived:
         raise AttnError(
             "the weights of {hub_id} need {size} more, and {free} are free",
-            where=str(place),
+            where=str(hub.cache),
             hint="HF_HOME=FOLDER before the command",
             hub_id=hub.hub_id,
             size=_size_words(size - arrived),

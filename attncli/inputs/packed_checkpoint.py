@@ -40,7 +40,9 @@ AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 WORD_BITS = (2, 4, 8)
 """Numbers of bits of which a whole number fills a word."""
 NESTED = ("absmax", "quant_map", "nested_absmax", "nested_quant_map")
+"""bitsandbytes' scales of blocks and its table of numbers; the last two where scales are codes."""
 STATE = "quant_state.bitsandbytes__"
+"""How the name of bitsandbytes' JSON on a matrix begins; behind it stands the kind of codes."""
 
 Parts = Mapping[str, str]
 """The tensors of one module by the last part of their names."""
@@ -501,6 +503,7 @@ class _PackedMatrices:
         if "qweight" not in parts:
             return
         weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")
+        # "version" names the program of AWQ's that the words are laid out for
         if (
             self.bits("bits", "w_bit") != 4
             or self.settings.get("version", "gemm").lower() != "gemm"

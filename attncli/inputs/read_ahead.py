@@ -23,10 +23,13 @@ from attncli.inputs.safetensors_file import STEP, all_finite
 
 Array = np.ndarray[Any, Any]
 PIECE = 2**21
+"""Bytes of a piece of a stored matrix, at most."""
 AHEAD = 2**27
 """Bytes that are fetched from the disk before they are taken."""
 TOGETHER = 64
 """Products are as fast as they can be with multiples of this many rows of a weight."""
+MOST_THREADS = 2
+"""Threads that share the pieces of a matrix: one reads while the other multiplies."""
 WORTH_A_PLAN = 64 * 2**20
 """Fewer bytes than this are read as fast without."""
 
@@ -343,7 +346,9 @@ class StoredMatrix(Struct, frozen=True, eq=False):
                     # a weight that is not finite makes the first row of the product so
                     finite.append(bool(np.isfinite(product[0]).all()) or all_finite(tile_rows))
 
-        numpy_backend.at_once([multiply_rest] * min(numpy_backend.cores(), 2, pieces.count))
+        numpy_backend.at_once(
+            [multiply_rest] * min(numpy_backend.cores(), MOST_THREADS, pieces.count)
+        )
         return result, all(finite)
 
     def _multiply_by_turned_tiles(self, pieces: PieceSource, x: Array) -> tuple[Array, bool]:
@@ -375,7 +380,9 @@ class StoredMatrix(Struct, frozen=True, eq=False):
                     sums += product
                 parts[first_row] = sums
 
-        numpy_backend.at_once([multiply_rest] * min(numpy_backend.cores(), 2, pieces.count))
+        numpy_backend.at_once(
+            [multiply_rest] * min(numpy_backend.cores(), MOST_THREADS, pieces.count)
+        )
         first, *later = sorted(parts)
         with np.errstate(over="ignore", invalid="ignore"):
             product = sum((parts[row] for row in later), start=parts[first])

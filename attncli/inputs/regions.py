@@ -340,6 +340,7 @@ def _tokens_of_rule(
         return _tokens_of_range(rule, kind, range_or_path, text, tokens)
     if colon and kind == "json":
         return _tokens_of_json(rule, range_or_path, text, tokens)
+    # below, `missing` is what no place of the text fits: an error names the word nearest to it
     if _is_pattern(rule):
         missing = rule.spec[1:-1]
         places = matches

@@ -28,9 +28,12 @@ DTYPES = {
 }  # fmt: skip
 """The format's codes of data types, and NumPy's names for them."""
 NATIVE = frozenset(DTYPES.values()) - {"bfloat16"}
+"""The types that NumPy has itself, by name."""
 NATIVE_CODES = frozenset(np.dtype(name).str[1:] for name in NATIVE)
+"""The same by code, such as "f4"."""
 SUPPORTED = "bool, integers, float16, float32, float64, bfloat16"
 MOST_AXES = 32
+"""Axes of an array, as NumPy had them before version 2."""
 
 
 @cache
@@ -67,14 +70,14 @@ def byte_count(tensor: str, dtype: np.dtype[Any], shape: Iterable[object], where
     if len(sizes) > MOST_AXES:
         what = message("tensor {tensor} has {sizes} axes", tensor=repr(tensor), sizes=len(sizes))
         raise InputError(what, where=where, expected="at most {most_axes}", most_axes=MOST_AXES)
-    count = not_empty = 1
+    count = 1  # of numbers
+    not_empty = 1  # the same with axes of length 0 counted as 1, as NumPy counts them
     for size in sizes:
         if type(size) is not int or not 0 <= size < 2**62:
             not_empty = 2**63  # refused below, as a product that is too large
             break
         count *= size
-        # NumPy counts the bytes of an empty array as if its empty axes were of length 1.
-        not_empty *= size or 1
+        not_empty *= max(size, 1)
     if not_empty * dtype.itemsize >= 2**63:
         expected = message("whole numbers from 0 up, of a size that exists")
         raise InputError(
@@ -205,10 +208,13 @@ def all_finite(array: Array) -> bool:
 
 
 HEADER_LIMIT = 100_000_000
+"""Bytes of a header, by the format."""
 EXPECTED = message("a .safetensors file")
 METADATA = "__metadata__"
 MEMBERS = ("dtype", "shape", "data_offsets")
+"""What a header says of each tensor."""
 CODES = {name: code for code, name in DTYPES.items()}
+"""The format's codes by NumPy's names."""
 
 
 class Entry(Struct, frozen=True):

@@ -44,7 +44,9 @@ UNSPACED = (
 Scripts.txt.
 """
 BETWEEN_LETTERS = frozenset("'’‘＇·\u05f3\u05f4")
+"""Apostrophes, the middle dot (`col·lega`), and Hebrew's geresh and gershayim."""
 BETWEEN_DIGITS = frozenset(".,．，\u066b\u066c")
+"""Points and commas, also full-width and Arabic ones."""
 ZERO_WIDTH_SPACE = "\u200b"
 # An emoji presentation selector or keycap makes a sign of any character, even of a digit.
 SIGN_MAKERS = frozenset("\ufe0f\u20e3")

@@ -22,6 +22,7 @@ UNIGRAM, PAIRS = 1, 2
 _VARINT, _EIGHT, _COUNTED, _FOUR = 0, 1, 2, 5
 """How the value of a field is stored (protocol buffers' wire types)."""
 LONGEST_VARINT = 10
+"""Bytes that hold 64 bits, seven in each."""
 
 
 class SentencePieces(Struct, frozen=True):

@@ -18,6 +18,7 @@ PREFIX = 8
 SPREAD = 0x9E3779B97F4A7C15
 """An odd number without pattern (2⁶⁴ over the golden ratio) that keeps keys of different lengths apart."""
 WORD = 2**64
+"""Products are taken modulo this, as NumPy's numbers of 64 bits wrap around."""
 
 
 class StringTable(Sequence[str]):

@@ -79,11 +79,11 @@ def perform(request: Mapping[str, Any], write: Callable[[object], None]) -> list
         # passed on as it is: it is reported only once what filled the memory is freed
         error.template_line = _line_of(error, template)  # type: ignore[attr-defined]
         raise
-    except TaskError as error:
+    except TaskError as error:  # the same with the template's line
         raise TaskError(error.kind, str(error), _line_of(error, template)) from error
     except _BeyondError as error:
         raise TaskError("beyond", str(error), _line_of(error, template)) from error
-    except SecurityError as error:
+    except SecurityError as error:  # a TemplateError, so it comes before `FAILURES`
         raise TaskError("unsafe", str(error), _line_of(error, template)) from error
     except _RefusedError as error:
         raise TaskError("refused", str(error), _line_of(error, template)) from error

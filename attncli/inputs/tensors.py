@@ -140,12 +140,14 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
 # same bytes each time.
 
 METADATA_MEMBER = "__metadata__.json"
+"""The member of an archive that holds the texts beside its arrays."""
 # The most that one read may ask for: a forged directory of a zip is refused before it fills the
 # memory.
 READ_LIMIT = 8 * 2**20
 # Deflate cannot do better; a member that claims more lies about its size.
 DEFLATE_RATIO = 1032
 EARLIEST = (1980, 1, 1, 0, 0, 0)
+"""The first time that a zip can state: the same for every member of every archive."""
 EXPECTED = message("an archive written by numpy.savez")
 # zipfile lets through whatever its parts raise on damaged bytes
 DAMAGE = (
@@ -612,6 +614,7 @@ def _other_kind_error(path: Path, fault: str, expected: str) -> InputError:
 # Numbers written out take many times their bytes in memory.
 TEXT_LIMIT = 256 * 2**20
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+"""A number in a cell; Python's float would also take nan, inf and 1_000."""
 TRUTH = {"true": True, "false": False}
 MATRIX_FORMATS = (".npy", ".npz", ".safetensors", ".json", ".csv", ".tsv")
 

@@ -24,7 +24,9 @@ from attncli.language import Message, listing, message
 SAMPLE = "The animal didn't cross the street because it was too tired"
 STANDARD_INPUT = message("standard input")
 TEXT_LIMIT = 64 * 2**20
+"""Bytes of one text, at most."""
 LARGEST_ID = 2**31 - 1
+"""A token's id, at most: the largest number of 32 bits with a sign."""
 
 
 class ChatPart(Struct, frozen=True):
@@ -377,11 +379,13 @@ def token_types(tokens: Sequence[Token], types: int) -> list[int]:
 BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 """The text of a token that is some bytes of a character."""
 MARKS = "Ġ▁ \t\n\r"
+"""How vocabularies spell the blank before a word, and blanks themselves."""
 BLANK = "␣"
 """Stands for a blank that belongs to a token, on screens and in what is typed."""
 DRAWN_CONTROLS = {ord(char): chr(0x2400 + ord(char)) for char in "\t\n\r"}
 """Signs for a tab and for line breaks that belong to a token."""
 SHOWN = 30
+"""Tokens of a text that an error lists."""
 
 
 def bytes_name(text: str) -> str:
@@ -484,7 +488,7 @@ def _runs_of_phrase(tokens: Sequence[Token], phrase: str) -> list[tuple[int, int
     for without_marks in (_lower_without_marks, _strip_marks):
         for form in _written_forms(phrase):
             target = _spelled_bytes(form, without_marks)
-            runs = _spelling_runs(tokens, target, without_marks, may_part=has_several_words)
+            runs = _spelling_runs(tokens, target, without_marks, may_have_gaps=has_several_words)
             if runs:
                 return runs
     return []
@@ -634,12 +638,16 @@ def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
 
 
 def _spelling_runs(
-    tokens: Sequence[Token], target: bytes, without_marks: Callable[[str], str], *, may_part: bool
+    tokens: Sequence[Token],
+    target: bytes,
+    without_marks: Callable[[str], str],
+    *,
+    may_have_gaps: bool,
 ) -> list[tuple[int, int]]:
     """Every run of tokens [first, stop) that spells these bytes.
 
     without_marks: removes markers of word pieces (such as `##`) from a text.
-    may_part: whether blanks may stand between the tokens of a run.
+    may_have_gaps: whether blanks may stand between the tokens of a run.
     """
     spellings = [_spelled_bytes(token.text, without_marks) for token in tokens]
     runs: list[tuple[int, int]] = []
@@ -653,7 +661,7 @@ def _spelling_runs(
             spelling and target.startswith(spelling) and spelling != target and stop < len(tokens)
         ):
             if tokens[stop].special or (
-                not may_part and _is_separate(tokens[stop - 1], tokens[stop])
+                not may_have_gaps and _is_separate(tokens[stop - 1], tokens[stop])
             ):
                 break
             spelling = spelling + spellings[stop]
@@ -792,7 +800,7 @@ def _pieces_that_spell(tokens: Sequence[Token], text: str) -> Sequence[Token]:
     A row with a token that has no letter of its own, such as a lone space, does not count.
     """
     spelled = _spelled_bytes(text, _lower_without_marks)
-    for first, stop in _spelling_runs(tokens, spelled, _lower_without_marks, may_part=False):
+    for first, stop in _spelling_runs(tokens, spelled, _lower_without_marks, may_have_gaps=False):
         pieces = tokens[first:stop]
         if all(_lower_without_marks(piece.text) for piece in pieces):
             return pieces

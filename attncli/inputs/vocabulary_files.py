@@ -50,6 +50,7 @@ PIECES_ALONE = "SentencePiece"
 SHIFTED = "sentencepiece.bpe.model"
 """The SentencePiece file of families whose ids are not those of its pieces."""
 SCORED = ("LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer", "T5Tokenizer", PIECES_ALONE)
+"""The classes that read a SentencePiece file."""
 FILE_LIMIT = 256 * 2**20
 CLASS_OF = {
     **dict.fromkeys(("bert", "distilbert", "electra", "mobilebert", "convbert", "squeezebert"), "BertTokenizer"),
@@ -86,6 +87,7 @@ UNWRITTEN = {
 """Classes of transformers' that are programs, which no tokenizer.json can hold, each with its
 family. Source: those in its table of tokenizers that are no `TokenizersBackend`, version 5.24."""
 UNTOLD = '--ids "5 3 8"'
+"""What can be tried where nothing says how texts are cut."""
 
 
 class VocabularyFolder(Struct, frozen=True):

@@ -97,7 +97,9 @@ def _offsets_of_bytes(text: str, pieces: Sequence[tuple[int, int, str]]) -> list
 Result = TypeVar("Result")
 FILE_LIMIT = 256 * 2**20
 SECONDS = 20.0
+"""What one text may take; after that its tokenizer counts as running for ever."""
 NO_CHARACTER = "\U0010ffff"
+"""A code point that stands for no character, so that vocabularies have no piece for it."""
 BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
 """How SentencePiece names the pieces of single bytes."""
 
@@ -712,6 +714,7 @@ def _growth(normalizer: Any) -> int:
     lengthen a text.
     """
     growth = 1
+    # a sequence lists its parts; any other normalizer is its own only part
     for part in normalizer.get("normalizers", [normalizer]):
         match part.get("type"):
             case "Sequence":
@@ -737,6 +740,7 @@ def _growth(normalizer: Any) -> int:
 
 def _repeats(processor: Any) -> bool:
     """Whether a template of a post-processor (parsed JSON) contains the same text twice."""
+    # a sequence lists its parts; any other processor is its own only part
     for part in processor.get("processors", [processor]):
         match part.get("type"):
             case "Sequence" if _repeats(part):
