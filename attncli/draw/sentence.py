@@ -329,7 +329,19 @@ SMALLEST_SHARE = 0.005
 SECOND = 0.5
 """A second key is named where its weight is at least this share of the first one's."""
 EVEN = 1.5
-"""A row whose largest weight is below this many even shares (1 / visible keys) is called even."""
+"""A row whose largest weight is below this many even shares (1 / visible keys) may be called even."""
+EVEN_MARGIN = 0.1
+"""How far above an even share its largest weight may be: of two keys with 0.70 and 0.30 the first is
+chosen, though 0.70 is less than 1.5 times 0.50."""
+
+
+def is_nearly_even(largest: float, count: int) -> bool:
+    """Whether a row of weights over `count` visible keys is spread almost evenly, by its largest
+    weight; never with a single key, which leaves nothing to spread."""
+    if count < 2:
+        return False
+    share = 1 / count
+    return largest < EVEN * share and largest - share < EVEN_MARGIN
 
 
 def largest_weight(weights: Numbers, free: Bools) -> tuple[int, int, float]:

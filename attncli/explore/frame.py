@@ -15,12 +15,12 @@ from attncli.draw.names import link_label
 from attncli.draw.numbers import bar, bar_pieces, format_signed, percent
 from attncli.draw.safe import cells, cut, label, pad, safe, spell, wrap
 from attncli.draw.sentence import (
-    EVEN,
     LEAST,
     MARKS,
     MARKS_ASCII,
     SECOND,
     Word,
+    is_nearly_even,
     looks_most_sentence,
     not_learned_note,
     words,
@@ -319,8 +319,7 @@ def _look_sentences(scene: Scene) -> list[str]:
             )
         ]
     visible_count = int(np.count_nonzero(weights > 0))  # the first is one of them
-    # the largest is less than `EVEN` times what each gets of an even weight
-    if visible_count > 1 and weights[first] < EVEN / visible_count and not rest_sentences:
+    if is_nearly_even(float(weights[first]), visible_count) and not rest_sentences:
         spread = message(
             "{query} spreads its weight almost evenly: no word gets more than {weight}, and an even"
             " share is {even}.",

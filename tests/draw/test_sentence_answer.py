@@ -89,6 +89,23 @@ def test_an_even_row_is_called_even() -> None:
     assert "looks most" not in said
 
 
+@pytest.mark.parametrize(
+    ("row", "is_even"),
+    [
+        ([0.74, 0.26], False),
+        ([0.55, 0.45], True),
+        ([0.45, 0.3, 0.25], False),
+        ([0.4, 0.3, 0.3], True),
+    ],
+)
+def test_a_row_of_few_keys_is_even_only_near_its_even_share(
+    row: list[float], is_even: bool
+) -> None:
+    names = ["a", "b", "c", "d"][: len(row)]
+    said = run_answer(loose(asked([row], names, 1)), WIDE).plain
+    assert ("almost evenly" in said) == is_even
+
+
 def test_a_query_that_sees_one_key_says_so(tmp_path: Path) -> None:
     """No share of one key is even, and none is chosen: the mask leaves nothing else."""
     mask = tmp_path / "mask.csv"

@@ -16,10 +16,10 @@ from attncli.documents.parts import RunHead
 from attncli.draw.lines import Lines, remark, sentences, stack
 from attncli.draw.numbers import percent
 from attncli.draw.sentence import (
-    EVEN,
     SECOND,
     SMALLEST_SHARE,
     format_number,
+    is_nearly_even,
     largest_weight,
     looks_most_sentence,
     not_learned_note,
@@ -333,7 +333,7 @@ def _query_sentences(
     several = _tells_of_several_heads(document, head_links)
     if visible_count == 1 and not several:
         return [_alone_sentence(document, first, view)]
-    if visible_count > 1 and first.weight < EVEN / visible_count and not rest.any():
+    if is_nearly_even(first.weight, visible_count) and not rest.any():
         return [_even_sentence(query_text, first.weight, visible_count, view)]
     second = _second_link(query_links)
     answer_sentences.append(_looks_sentence(document, query_text, first, second, several, view))
