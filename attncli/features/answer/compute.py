@@ -489,14 +489,15 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
             for place in self.written_places(run_log.results)
             if f"region {place}" not in run_log.results.others
         ]
-        prompt = len(self.tokens)
-        run_log.plan(runs=0, tokens=prompt * len(places))  # they have no result that is counted
+        # of each run the tokens of the prompt are counted, and no result
+        prompt_tokens = len(self.tokens)
+        run_log.plan(runs=0, tokens=prompt_tokens * len(places))
         for place in places:
             cut = Cut(f"region {place}", (self.leaves[place].tokens,))
             ids, ended = self.runs.write(cut, self.length)
             run_log.results.others[cut.key] = WrittenAnswer(ids, ended)
             self.file.keep(run_log.results)
-            run_log.add_tokens(prompt)
+            run_log.add_tokens(prompt_tokens)
 
     def other_answer(self, results: AnswerResults, place: int) -> OtherAnswer | None:
         """The part of the document on what the model writes without the region at `place`; None
@@ -887,6 +888,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         own = np.asarray(results.logprobs[OWN.key])
         new = following_tokens(model, self.tokens, results.answer)
         text, spans = continuation_text(model, self.tokens, new)
+        # (rounding may leave the logarithm of a sure token above 0)
         tokens = [
             AnswerToken(token=token, probability=float(np.exp(min(logprob, 0.0))))
             for token, logprob in zip(target_tokens(model, results.answer), own, strict=True)

@@ -82,12 +82,12 @@ class TokenStretch(Struct, frozen=True):
 class _Path(Struct, frozen=True):
     """A cut and where it changes a run: (token, number of the change) in ascending order.
 
-    passed: how many of these lie behind.
+    events_behind: how many of these a run has passed.
     """
 
     cut: Cut
     events: tuple[tuple[int, int], ...]
-    passed: int = 0
+    events_behind: int = 0
 
     @property
     def first_event(self) -> tuple[int, int] | None:
@@ -97,8 +97,8 @@ class _Path(Struct, frozen=True):
     def next_event(self, place: int) -> tuple[int, int] | None:
         """The cut's next event that is still to pass, where it lies at the token `place`; else
         None."""
-        if self.passed < len(self.events) and self.events[self.passed][0] == place:
-            return self.events[self.passed]
+        if self.events_behind < len(self.events) and self.events[self.events_behind][0] == place:
+            return self.events[self.events_behind]
         return None
 
 
@@ -295,7 +295,7 @@ class CutRuns(Struct, frozen=True):
         groups: dict[tuple[int, int] | None, list[_Path]] = {}
         for path in paths:
             # at the first event the run leaves the uncut one: it lies behind
-            groups.setdefault(path.first_event, []).append(replace(path, passed=1))
+            groups.setdefault(path.first_event, []).append(replace(path, events_behind=1))
         for event, group in groups.items():
             # a run that changes nothing has nothing to compute
             start = len(self.tokens)
@@ -369,7 +369,9 @@ class CutRuns(Struct, frozen=True):
         # the events of a run: (token, number of what is changed there)
         while True:
             pending = [
-                path.events[path.passed][0] for path in paths if path.passed < len(path.events)
+                path.events[path.events_behind][0]
+                for path in paths
+                if path.events_behind < len(path.events)
             ]
             if not pending:
                 return len(self.tokens), []
@@ -382,10 +384,10 @@ class CutRuns(Struct, frozen=True):
             groups: dict[tuple[int, int] | None, list[_Path]] = {}
             for path in paths:
                 event = path.next_event(stop)
-                passed = path.passed
+                count = path.events_behind
                 if event is not None:
-                    passed += 1
-                groups.setdefault(event, []).append(replace(path, passed=passed))
+                    count += 1
+                groups.setdefault(event, []).append(replace(path, events_behind=count))
             if len(groups) > 1 or (stop, LOOKS) in groups:
                 return stop, list(groups.values())
             # all runs change the same thing here: they stay one group, and the next event counts

@@ -300,12 +300,13 @@ def _draw_sentences(
 ) -> None:
     """Draw the change of each sentence without each region as coloured cells, and write the sentences
     below them by their numbers."""
-    shown = document.answer.sentences[:SENTENCES]
-    values = np.array([effect.by_sentence[: len(shown)] for effect in effects], np.float64)
+    # a line of text is 11 points high
+    sentences = document.answer.sentences[:SENTENCES]
+    values = np.array([effect.by_sentence[: len(sentences)] for effect in effects], np.float64)
     names = [leaf_name(document, effect, view) for effect in effects]
     # names take at most 170 points, and two fifths of the width; cells begin 8 points behind them
     edge = min(max(width(name, 9) for name in names), 170.0, 0.4 * drawing.room) + 8
-    cell = min(CELL, (drawing.room - edge) / len(shown))
+    cell = min(CELL, (drawing.room - edge) / len(sentences))
     caption = say(view, "change of each sentence without a region, nats a token")
     # bold letters are wider by the factor `BOLD` than those that are measured
     for line in broken_to_fit(caption, SIZE, min(drawing.room, WIDEST) / BOLD):
@@ -314,7 +315,7 @@ def _draw_sentences(
     # beside the cells, which begin 10 points further down; `_write_names` leaves room for a head
     _write_names(drawing, names, edge, top - HEAD + 11.5)
     # above narrow cells, only every fifth number has room
-    for number in range(len(shown)):
+    for number in range(len(sentences)):
         if cell >= NUMBERED or (number + 1) % 5 == 0:
             middle = edge + (number + 0.5) * cell
             drawing.text(middle, top + 6, str(number + 1), size=8, anchor="middle", quiet=True)
@@ -322,18 +323,18 @@ def _draw_sentences(
     top = _draw_cells(drawing, values, (edge, top), cell, view)
 
     # the sentences by their numbers
-    left = width(f"{len(shown)}", SIZE) + 12
-    for number, sentence in enumerate(shown, 1):
+    left = width(f"{len(sentences)}", SIZE) + 12
+    for number, sentence in enumerate(sentences, 1):
         drawing.text(left - 6, top, str(number), size=SIZE, anchor="end")
         words = label(short(sentence.text, SENTENCE_LETTERS, view))
         for line in broken_to_fit(words, SIZE, min(drawing.room, WIDEST) - left):
             drawing.text(left, top, line, size=SIZE, quiet=True)
             top += 11
-    if len(shown) < len(document.answer.sentences):
+    if len(sentences) < len(document.answer.sentences):
         more = say(
             view,
             "{shown} of {count} sentences shown",
-            shown=len(shown),
+            shown=len(sentences),
             count=len(document.answer.sentences),
         )
         _write_lines(drawing, more, top - 6)

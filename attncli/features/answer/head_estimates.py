@@ -46,16 +46,16 @@ class HeadEstimate(Struct, frozen=True):
 class _WatchedOutput(ReadWeights):
     """A layer's weights whose output projection of the heads remembers what it is given.
 
-    passed: that, [token, head·dim]; None before the layer has run.
-    slope: a variable of zeros added to it, whose gradient is that of `passed`; None before the layer
+    head_outputs: that, [token, head·dim]; None before the layer has run.
+    slope: a variable of zeros added to it, whose gradient is that of `head_outputs`; None before the layer
         has run, and in a run without gradients.
-    sloped: whether the run has gradients.
+    has_gradients: whether the run computes gradients.
     """
 
-    def __init__(self, weights: Weights, *, sloped: bool) -> None:
+    def __init__(self, weights: Weights, *, has_gradients: bool) -> None:
         self._weights = weights
-        self._sloped = sloped
-        self.passed: Array | None = None
+        self._has_gradients = has_gradients
+        self.head_outputs: Array | None = None
         self.slope: Variable | None = None
 
     def __call__(self, role: str, /) -> Array | None:
@@ -68,8 +68,8 @@ class _WatchedOutput(ReadWeights):
         that of x."""
         if name != "attn.o":
             return None
-        self.passed = x
-        if self._sloped:
+        self.head_outputs = x
+        if self._has_gradients:
             self.slope = zeros_like(x)
             x = x + cast("Array", self.slope)
         return linear_if_any(backend, self._weights, name, x)
@@ -126,7 +126,7 @@ class _BackwardRun:
         layers: list[tuple[int, Floats, Floats]] = []
         for layer, block in enumerate(spec.blocks):
             weights = cache_weights(store.layer(self._plain, layer))
-            watched = _WatchedOutput(weights, sloped=True)
+            watched = _WatchedOutput(weights, has_gradients=True)
             context = self._context(layer, keep=frozenset({"weights"}))
             entering = hidden
             trace = run_block(self._backend, block, watched, entering, context, layer)
@@ -134,15 +134,15 @@ class _BackwardRun:
             if block.instead or watched.slope is None:
                 # a layer without attention
                 continue
-            passed = self._numbers(watched.passed)
+            own_outputs = self._numbers(watched.head_outputs)
             # the same layer on the same vectors, with the region hidden
-            cut = _WatchedOutput(weights, sloped=False)
+            cut = _WatchedOutput(weights, has_gradients=False)
             cut_context = self._context(layer, frozenset(), self._hide_region(layer))
             run_block(self._plain, block, cut, self._array(entering), cut_context, layer)
             variables.append(watched.slope)
             # [head, query], each query's weight on the region; then the mean over queries
             shares = self._numbers(trace.stages["weights"])[..., self._keys_told].sum(-1)
-            layers.append((layer, self._numbers(cut.passed) - passed, shares.mean(-1)))
+            layers.append((layer, self._numbers(cut.head_outputs) - own_outputs, shares.mean(-1)))
         slopes = gradients(self._mean_logprob(hidden), variables)
         result = []
         # slope and change are [token, head·dim]

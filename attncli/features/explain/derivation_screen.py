@@ -518,7 +518,8 @@ class Derivation(Struct, frozen=True, dict=True):
         # the query, and the key that it looks at most besides those where heads rest, looking for
         # nothing
         query, key = (
-            token_reference(tokens, index, view) for index in (document.query, self._looked_at())
+            token_reference(tokens, index, view)
+            for index in (document.query, self._strongest_key())
         )
         unknown = []  # a word that the model does not know is asked about only with this option
         if tokens[document.query].unknown:
@@ -698,21 +699,21 @@ class Derivation(Struct, frozen=True, dict=True):
         template = message("{share} of the weight of {query} is on {key}.")
         yield say(view, template, share=share, query=query_text, key=key_text)
         yield resting_key(tokens, best, view)
-        further = self._looked_at()
-        if further != best:
+        next_key = self._strongest_key()
+        if next_key != best:
             template = message("Of the others it looks most at {key}: {share} of its weight.")
-            further_text = quoted_token(tokens, further, view)
-            yield say(view, template, key=further_text, share=percent(weights[further]))
+            next_text = quoted_token(tokens, next_key, view)
+            yield say(view, template, key=next_text, share=percent(weights[next_key]))
 
-    def _looked_at(self) -> int:
+    def _strongest_key(self) -> int:
         """The position of the key that the query looks at most, leaving out keys on which heads rest
         (the first token and special ones); of all keys where no other has any weight."""
         document = self.document
         weights = self.weights[: len(document.tokens)]
         rest = resting_keys(document.tokens, document.model.source)
-        counted = np.where(rest, 0.0, weights)
-        if counted.max(initial=0.0) > 0:
-            return int(np.argmax(counted))
+        word_weights = np.where(rest, 0.0, weights)
+        if word_weights.max(initial=0.0) > 0:
+            return int(np.argmax(word_weights))
         return int(np.argmax(weights))
 
     def _number_text(self, value: float | None) -> str:

@@ -518,7 +518,7 @@ def _keys_of_rest(document: MultiheadTopic, average: NDArray) -> Bools:
 
     average: the mean of the heads' weights, [key].
     """
-    rest = np.zeros(average.size, bool)
+    rest = np.zeros(average.size, bool)  # learned keys, behind those of the tokens, are none
     of_tokens = resting_keys(document.tokens, document.model.source)[: average.size]
     if np.delete(average, np.flatnonzero(of_tokens)).any():
         rest[: of_tokens.size] = of_tokens

@@ -288,8 +288,9 @@ def _block_facts(block: Block, arrays: list[dict[str, Any]], layer: int) -> dict
     """
     attention = block.attention
     mlp = block.mlp
-    others = (block.cross, block.convolution, block.mixer)
-    if any(part is not None for part in others) or block.instead or block.normed:
+    # (`normed`: attention is added to the normed vector, not to what entered)
+    other_parts = (block.cross, block.convolution, block.mixer)
+    if any(part is not None for part in other_parts) or block.instead or block.normed:
         raise _TooMuchError(message("a layer of it does more than attend and feed forward"))
     if not block.norms.keys() <= PLACES:
         raise _TooMuchError(message("a layer of it does more than attend and feed forward"))
@@ -300,7 +301,8 @@ def _block_facts(block: Block, arrays: list[dict[str, Any]], layer: int) -> dict
         raise _TooMuchError(
             message("its feed-forward part is of a kind that the page does not know")
         )
-    # without a feed-forward part there is no sum behind it to norm
+    # without a feed-forward part there is no sum behind it to norm; behind one that adds nothing there
+    # is, and it is normed
     places = [place for place in block.norms if block.mlp is not None or place != "mlp.sum"]
     return {
         **_attention_facts(attention),

@@ -499,10 +499,14 @@ def peakedness(weights: Floats) -> Floats:
     The derivative with respect to the scores is diag(w) − w·wᵀ; its norm is Frobenius', 0 where one
     weight is 1.
     """
+    # 0·ln 0 counts as 0
     logs = np.log(np.where(weights > 0, weights, 1.0))
+    entropies = -(weights * logs).sum(axis=1)
+    # Σ of the squared entries w_i(δ_ij − w_j); rounding may leave it a little below 0
     squares = (weights**2).sum(axis=1)
-    norms = np.sqrt(np.maximum(squares - 2 * (weights**3).sum(axis=1) + squares**2, 0.0))
-    return np.stack([weights.max(axis=1), -(weights * logs).sum(axis=1), norms], axis=1)
+    cubes = (weights**3).sum(axis=1)
+    norms = np.sqrt(np.maximum(squares - 2 * cubes + squares**2, 0.0))
+    return np.stack([weights.max(axis=1), entropies, norms], axis=1)
 
 
 # Whether attention sees the order of its tokens: topic "order" of `attn.explain/1`.

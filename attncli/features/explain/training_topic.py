@@ -66,12 +66,13 @@ class ProjectedRow(Struct, frozen=True):
 
     def weights(self, queries: Floats, keys: Floats) -> Floats:
         """The weights of the row, [key], computed by the package's own attention."""
+        # q of one head and one query, k of one head: [head, token, dim]
         q = (self.x[self.query] @ queries + self.query_bias)[None, None]
         k = (self.x @ keys + self.key_bias)[None]
         result = attention(
             q,
             k,
-            np.zeros((1, len(self.x), 1)),
+            np.zeros((1, len(self.x), 1)),  # values, which weights do not depend on
             scale=self.scale,
             bias=self.score_bias[None, None],
             mask=self.visible[None, None],

@@ -438,10 +438,10 @@ def _with_rules(
     """The document with its rules in each head's part; unchanged without any rules."""
     if not mixtures:
         return document
-    ruled = [
+    heads = [
         replace(head, rules=mixtures.get((head.layer, head.head), UNSET)) for head in document.heads
     ]
-    return replace(document, heads=ruled)
+    return replace(document, heads=heads)
 
 
 def _first_heads(document: HeadsDocument, count: int) -> list[HeadMetrics]:
@@ -710,7 +710,7 @@ class _HeadCollector:
         order: Order | UnsetType = UNSET
         if request.sort is not None:
             order = Order(metric=column_metric(request.sort).name, rising=request.rising)
-            self.head_rows.sort(key=partial(_place_of, rising=request.rising))
+            self.head_rows.sort(key=partial(_metric_order, rising=request.rising))
         return HeadsDocument(
             **header(self.model, self.text, self.tokens, self.words),
             heads=self.head_rows,
@@ -742,7 +742,7 @@ class _HeadCollector:
         ]
 
 
-def _place_of(part: HeadMetrics, *, rising: bool) -> tuple[bool, float]:
+def _metric_order(part: HeadMetrics, *, rising: bool) -> tuple[bool, float]:
     """The key that sorts heads by their metric, the largest value first, or the smallest if
     `rising`; heads without a value come last."""
     value = part.sorted_by

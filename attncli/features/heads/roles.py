@@ -103,6 +103,7 @@ def role_scores(
     left out.
 
     names: of the scores, out of `ROLE_METRICS`.
+    layers: which; "retrieval" runs whole texts, and scores all.
     repeats: scores of random repeats; None runs them where they are needed.
     progress: called with the share of the needles that is done, 0 to 1.
     """
@@ -187,7 +188,7 @@ def _add_repeats(model: Model, scores: RoleScores, repeats: RepeatScores) -> Non
     places = range(LENGTH, 2 * LENGTH)
     even = float(np.mean([1.0 / _key_count(mask, place, 2 * LENGTH) for place in places]))
     for name in ("induction", "duplicate"):
-        scores.values[name] = {place: row[f"repeats_{name}"] for place, row in repeats.items()}
+        scores.values[name] = {head: row[f"repeats_{name}"] for head, row in repeats.items()}
         scores.chance[name] = even
         scores.tested[name] = LENGTH
 

@@ -1234,6 +1234,7 @@ def _metrics_beside_sentences(document: HeadsDocument) -> list[str]:
     metrics_of = {(head.layer, head.head): head.metrics for head in document.heads}
     differing = []
     for name, entries in _positional_heads(document).items():
+        # sentences name the first head, and `MOST_OTHERS` that do the same
         for share, layer, head in entries[: MOST_OTHERS + 1]:
             value = metric_value(metrics_of[layer, head].get(name))
             if value is not None and abs(value - share) >= LEAST_DIFFERENCE:

@@ -102,6 +102,7 @@ def _live_display(environment: Environment, view: View) -> Iterator[Live]:
     from attncli.draw.lines import console
 
     screen = console(view, cast(IO[str], _StandardOutput(environment)))
+    # `Training` says when to draw, and all output goes through the environment, not `sys.stdout`
     with Live(
         console=screen,
         auto_refresh=False,
@@ -324,9 +325,10 @@ class Training:
         from attncli.draw.lines import beside, line, stack
 
         view = self._view
-        layers, heads, count = last.weights.shape[:3]
+        layers, heads, queries = last.weights.shape[:3]
         places = [(layer, head) for layer in range(layers) for head in range(heads)][:MOST_MAPS]
-        wide = min(max(2 * count, LEAST_MAP), MOST_MAP)  # two cells for a key
+        # two cells for a key; there are about as many as queries
+        wide = min(max(2 * queries, LEAST_MAP), MOST_MAP)
         across = max((view.width + GAP) // (wide + GAP), 1)
         if len(places) <= across:
             in_a_row = len(places)

@@ -305,13 +305,13 @@ class Trainer:
         # all weights lie in one flat array, which the optimizer changes; the arrays are its views
         weights = first_weights(model, seed)
         flat = np.concatenate([array.reshape(-1) for array in weights.values()]).astype(np.float32)
-        trained: dict[str, Floats] = {}
+        views: dict[str, Floats] = {}
         start = 0
         for name, array in weights.items():
-            trained[name] = flat[start : start + array.size].reshape(array.shape)
+            views[name] = flat[start : start + array.size].reshape(array.shape)
             start += array.size
-        self._trained = trained
-        self.arrays: dict[str, Floats] = {**trained, **model.fixed}
+        self._views = views  # by role, of all that steps change
+        self.arrays: dict[str, Floats] = {**views, **model.fixed}
         self._backend = gradient_backend()
         self._plain = numpy_backend("float32")
         self._optimizer = AdamW(flat, rate)
@@ -324,7 +324,7 @@ class Trainer:
         """Train one step on a batch: compute the loss and its gradients, and change the weights.
         Returns the loss before the change. Raises AttnError where that is no number."""
         self._steps += 1
-        variables = {name: Variable(array) for name, array in self._trained.items()}
+        variables = {name: Variable(array) for name, array in self._views.items()}
         output = forward(
             self._backend,
             self.model.spec,
@@ -356,7 +356,7 @@ class Trainer:
         the same, the one that does most is left. Source: Yuan and Lin, Model selection and
         estimation in regression with grouped variables, 2006 (the group lasso)."""
         for layer, block in enumerate(self.model.decoder.blocks):
-            weight = self._trained[f"{layer}.attn.o.weight"]  # [width, head · v_dim]
+            weight = self._views[f"{layer}.attn.o.weight"]  # [width, head · v_dim]
             heads = weight.reshape(len(weight), block.attention.heads, -1)
             # (a head that is 0 already has no length to divide by)
             lengths = np.maximum(np.sqrt((heads * heads).sum((0, 2), keepdims=True)), 1e-9)

@@ -361,7 +361,7 @@ def test_what_is_not_trained_stays() -> None:
     lesson = trained(request("previous", 3, position="sinusoidal"))
     table = lesson.trainer.arrays["positions.weight"]
     assert (table == lesson.trainer.model.fixed["positions.weight"]).all()
-    assert "positions.weight" not in lesson.trainer._trained
+    assert "positions.weight" not in lesson.trainer._views
 
 
 def test_without_a_residual_attention_alone_says_it() -> None:

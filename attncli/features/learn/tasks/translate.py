@@ -77,12 +77,18 @@ class Translate(Task):
     def references(self) -> Sequence[Reference]:
         """The loss of the best guess that knows which French words may follow each other, and how
         often, but not what was read: the entropy of a sentence, by its words."""
+        # the entropy of a noun phrase: its article, its noun, its adjective, and whether it has one
         share = ADJECTIVE_SHARE
         phrase = math.log(len(ARTICLES)) + math.log(len(NOUNS)) + share * math.log(len(ADJECTIVES))
         phrase -= share * math.log(share) + (1 - share) * math.log(1 - share)
-        phrases = (PHRASES + 1) / 2  # a sentence has 1 to `PHRASES`, all as often
+
+        # how many of each a sentence has on average: 1 to `PHRASES` phrases, all as often; a verb from
+        # two phrases on, a preposition with three
+        phrases = (PHRASES + 1) / 2
         verbs = (PHRASES - 1) / PHRASES
         prepositions = (PHRASES - 2) / PHRASES
+
+        # the entropy of how many phrases there are, and of all words
         entropy = math.log(PHRASES) + phrases * phrase
         entropy += verbs * math.log(len(VERBS)) + prepositions * math.log(len(PREPOSITIONS))
         words = phrases * (2 + share) + verbs + prepositions + 1  # 1: the end
