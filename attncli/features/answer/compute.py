@@ -441,9 +441,9 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     def rank_regions(self, results: AnswerResults) -> list[int]:
         """The regions that have a result, as indices of `leaves`, the largest loss first."""
         places = [
-            place for place in range(len(self.leaves)) if f"region {place}" in results.logprobs
+            place for place in range(len(self.leaves)) if _region_key(place) in results.logprobs
         ]
-        losses = {place: self.changes(results, f"region {place}").mean() for place in places}
+        losses = {place: self.changes(results, _region_key(place)).mean() for place in places}
         return sorted(places, key=lambda place: (losses[place], place))
 
     def compare_with_random(self, run_log: _RunLog) -> None:
@@ -455,7 +455,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         accepted: list[int] = []
         compared = 0
         for place in self.rank_regions(run_log.results):
-            loss = -self.changes(run_log.results, f"region {place}").mean()
+            loss = -self.changes(run_log.results, _region_key(place)).mean()
             if self.leaves[place].name not in self.sources or loss < LITTLE:
                 continue
             spans = self.random_spans(place, accepted)
@@ -487,13 +487,13 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         places = [
             place
             for place in self.written_places(run_log.results)
-            if f"region {place}" not in run_log.results.others
+            if _region_key(place) not in run_log.results.others
         ]
         # of each run the tokens of the prompt are counted, and no result
         prompt_tokens = len(self.tokens)
         run_log.plan(runs=0, tokens=prompt_tokens * len(places))
         for place in places:
-            cut = Cut(f"region {place}", (self.leaves[place].tokens,))
+            cut = Cut(_region_key(place), (self.leaves[place].tokens,))
             ids, ended = self.runs.write(cut, self.length)
             run_log.results.others[cut.key] = WrittenAnswer(ids, ended)
             self.file.keep(run_log.results)
@@ -502,7 +502,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
     def other_answer(self, results: AnswerResults, place: int) -> OtherAnswer | None:
         """The part of the document on what the model writes without the region at `place`; None
         where it was not let write without it."""
-        answer = results.others.get(f"region {place}")
+        answer = results.others.get(_region_key(place))
         if answer is None or place not in self.written_places(results):
             return None
         model = self.runs.model
@@ -548,7 +548,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         """
         if self.leaves[place].name not in self.sources:
             return None
-        loss = -float(self.changes(results, f"region {place}").mean())
+        loss = -float(self.changes(results, _region_key(place)).mean())
         if loss < LITTLE:
             return False
         random = self.random_changes(results, place)
@@ -591,7 +591,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         least = max(LITTLE, QUARTER * float(weights.max()))
         places = []
         for place, weight in zip(self.source_places(), weights, strict=True):
-            loss = max(-float(self.changes(results, f"region {place}").mean()), 0.0)
+            loss = max(-float(self.changes(results, _region_key(place)).mean()), 0.0)
             if weight >= max(least, HIDES * loss):
                 places.append(place)
         if len(places) < 2:
@@ -645,7 +645,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         if not group:
             return UNSET
         change = float(self.changes(results, _group_cut(self.leaves, group).key).mean())
-        losses = [float(self.changes(results, f"region {place}").mean()) for place in group]
+        losses = [float(self.changes(results, _region_key(place)).mean()) for place in group]
         if change > sum(min(loss, 0.0) for loss in losses) - LITTLE:
             return UNSET
         return HiddenRegions(regions=group, change=change)
@@ -826,7 +826,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
         effects = []
         for place in self.rank_regions(results):
             leaf = self.leaves[place]
-            changes = self.changes(results, f"region {place}")
+            changes = self.changes(results, _region_key(place))
             random: list[float] | UnsetType = self.random_changes(results, place) or UNSET
             effects.append(
                 AnswerEffect(
@@ -835,7 +835,7 @@ class _AnswerWork(Struct, frozen=True, kw_only=True, eq=False):
                     is_source=leaf.name in self.sources,
                     attention=results.attention[place],
                     even=float(even[place]),
-                    logprob=float(np.mean(results.logprobs[f"region {place}"])),
+                    logprob=float(np.mean(results.logprobs[_region_key(place)])),
                     change=float(changes.mean()),
                     by_sentence=np.array(
                         [changes[sentence.first : sentence.stop].mean() for sentence in sentences]
@@ -936,9 +936,14 @@ def _sentences(text: str, spans: Sequence[tuple[int, int]]) -> list[AnswerSenten
     return result
 
 
+def _region_key(place: int) -> str:
+    """The key of the run that cuts the region at `place` alone."""
+    return f"region {place}"
+
+
 def _single_cuts(leaves: Sequence[LeafRegion]) -> list[Cut]:
     """The run that cuts nothing, and for each region the run that cuts it alone."""
-    return [OWN, *(Cut(f"region {place}", (leaf.tokens,)) for place, leaf in enumerate(leaves))]
+    return [OWN, *(Cut(_region_key(place), (leaf.tokens,)) for place, leaf in enumerate(leaves))]
 
 
 def _group_cut(leaves: Sequence[LeafRegion], places: Sequence[int]) -> Cut:

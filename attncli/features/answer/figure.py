@@ -181,10 +181,10 @@ def _draw_changes(
     # the axis: whole steps from `low` nats left of 0 to `high` right of it; a last step that would
     # be a tenth full or less is left out
     marks = [_random_mark(effect) for effect in effects]
-    drawn = [0.0, *(effect.change for effect in effects), *marks]
-    step = _axis_step(max(-min(drawn), max(drawn), 0.01))  # 0.01 where nothing changes
-    low = math.ceil(-min(drawn) / step) * step
-    high = math.ceil(max(drawn) / step - 0.1) * step
+    ends = [0.0, *(effect.change for effect in effects), *marks]  # of all bars and marks
+    step = _axis_step(max(-min(ends), max(ends), 0.01))  # 0.01 where nothing changes
+    low = math.ceil(-min(ends) / step) * step
+    high = math.ceil(max(ends) / step - 0.1) * step
     per_nat = (wide - 2 * beside) / (low + high or 1.0)  # 1 where nothing changes: no bar is drawn
     zero = left + beside + low * per_nat
     bottom = top + HEAD + len(effects) * LINE

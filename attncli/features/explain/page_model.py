@@ -84,11 +84,11 @@ def _page_model(model: Model) -> PageModel:
     if not model.own_layers or spec.decoder is not None or model.memory is not None:
         raise _TooMuchError(message("its layers are not computed here alone"))
 
-    # what embeds a text: a table, or vectors that the script draws by a seed; `drawn` says whether
-    # it draws the weights of the layers, too
+    # what embeds a text: a table, or vectors that the script draws by a seed, as it may draw the
+    # weights of the layers, too
     store = model.store
     tables: dict[str, Array | None] = {}
-    drawn = False
+    draws_layers = False
     places = None  # by a token's text its row in the table; None where ids tell
     positions: str | None = None
     norm = None
@@ -97,7 +97,7 @@ def _page_model(model: Model) -> PageModel:
     if isinstance(store, OneLayerStore):
         if store.embedding is not None:
             raise _TooMuchError(message("the input vectors were given for this text alone"))
-        drawn = model.identity.source in ("seeded", "random")
+        draws_layers = model.identity.source in ("seeded", "random")
         is_embedded_by_seed = store.vocabulary is None
         if store.vocabulary is not None:
             places = store.vocabulary.places
@@ -112,10 +112,10 @@ def _page_model(model: Model) -> PageModel:
         norm = _norm_facts(spec.embedding.norm)
         seed = 0
 
-    arrays, numbers = _arrays(model, tables, drawn=drawn)
+    arrays, numbers = _arrays(model, tables, draws_layers=draws_layers)
     facts = {
         "source": model.identity.source,
-        "drawn": drawn,
+        "drawn": draws_layers,
         "seed": seed,
         "width": spec.d_model,
         "positions": positions,
@@ -187,19 +187,19 @@ def _tables(model: Model) -> tuple[dict[str, Array | None], int]:
 
 
 def _arrays(
-    model: Model, tables: dict[str, Array | None], *, drawn: bool
+    model: Model, tables: dict[str, Array | None], *, draws_layers: bool
 ) -> tuple[list[dict[str, Any]], np.ndarray[Any, Any]]:
     """List the arrays that the page's script needs, and collect the numbers of those that the page
     carries.
 
     tables: of the embedding, which are always carried.
-    drawn: whether the script draws the weights of layers itself, by their seed.
+    draws_layers: whether the script draws the weights of layers itself, by their seed.
 
     Returns: an entry for each array in order, with its name, size and number of rows, and for drawn
         ones how to draw it; and the carried numbers, one array after another, float32.
     """
     arrays: list[dict[str, Any]] = []
-    carried: list[np.ndarray[Any, Any]] = []
+    carried_numbers: list[np.ndarray[Any, Any]] = []
 
     def carry(name: str, array: Array | None) -> None:
         """Add an array to those that the page carries; nothing for None."""
@@ -207,7 +207,7 @@ def _arrays(
             return
         numbers = np.asarray(array, np.float64).astype(np.float32).reshape(-1)
         arrays.append({"name": name, "size": numbers.size, "rows": len(array)})
-        carried.append(numbers)
+        carried_numbers.append(numbers)
 
     for name, table in tables.items():
         carry(name, table)
@@ -215,14 +215,16 @@ def _arrays(
     for layer in range(len(model.spec.blocks)):
         weights = model.store.layer(backend, layer)
         for name, array in _layer_arrays(model.spec.blocks[layer], weights):
-            if not drawn:
+            if not draws_layers:
                 carry(f"{layer}.{name}", array)
                 continue
             entry = {"name": f"{layer}.{name}", "size": array.size, "rows": len(array)}
             arrays.append({**entry, **_drawing_rule(name, array)})
-    _refuse_size(sum(map(len, carried)), MOST_NUMBERS)
+    _refuse_size(sum(map(len, carried_numbers)), MOST_NUMBERS)
     _refuse_size(sum(entry["size"] for entry in arrays), MOST_DRAWN)
-    return arrays, np.concatenate(carried) if carried else np.zeros(0, np.float32)
+    if not carried_numbers:
+        return arrays, np.zeros(0, np.float32)
+    return arrays, np.concatenate(carried_numbers)
 
 
 def _layer_arrays(block: Block, weights: Weights) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:

@@ -97,16 +97,22 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     position = architecture.position
     # the stream holds the vectors between layers; without a residual, one half of it is what
     # enters, the other what attention writes
-    stream = width if architecture.residual else 2 * width
+    stream = width
+    if not architecture.residual:
+        stream = 2 * width
 
     # the family as which it is saved
     window = _window_size(architecture.mask)
     kind = _family_name(architecture, window)
 
     # its config and spec at these sizes
-    rows = longest if position == "learned" else max(longest, ROOM)  # of the table of positions
+    rows = longest  # of the table of positions; computed ones may be more than are trained
+    if position != "learned":
+        rows = max(longest, ROOM)
     # a family has a feed-forward part in any case; one that is left out below is as small as can be
-    inner = 4 * stream if architecture.mlp else 1
+    inner = 1
+    if architecture.mlp:
+        inner = 4 * stream
     sizes = TrainedSizes(
         layers=architecture.layers,
         heads=architecture.heads,
@@ -126,9 +132,8 @@ def small_model(architecture: Architecture, vocabulary: int, longest: int) -> Sm
     # what the architecture has other than the family, whose layers are all alike; with another mask
     # it cannot be saved as that
     family_attention = base.blocks[0].attention
-    # the width of a query and key; in a stream of two halves heads are twice as wide
-    dim = width // architecture.heads if architecture.residual else family_attention.head_dim
-    scale = scale_number(architecture.scale, dim, width)
+    # (in a stream of two halves queries and keys are twice as wide as `width` says)
+    scale = scale_number(architecture.scale, family_attention.head_dim, width)
     if base.decoder is None:
         spec = _one_sided_spec(base, architecture, scale)
     else:
