@@ -252,20 +252,22 @@ def _part_errors(part: Part, lengths: Lengths, path: str) -> Iterator[DocumentEr
     """
     kind = type(part)
     # both are in the order of the declaration: the names in JSON, and the fields with their axes
-    for name, (field_name, sizes) in zip(
+    for name, (field_name, declaration) in zip(
         kind.__struct_encode_fields__, axes_of(kind).items(), strict=True
     ):
         yield from _value_errors(
-            getattr(part, field_name), sizes, lengths, f"{path}.{name}" if path else name
+            getattr(part, field_name), declaration, lengths, f"{path}.{name}" if path else name
         )
     for place, wrong in part.validation_errors():
         yield f"{path}.{place}" if path else place, wrong
 
 
-def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iterator[DocumentError]:
+def _value_errors(
+    value: Any, declaration: Axes, lengths: Lengths, place: str
+) -> Iterator[DocumentError]:
     """Yield the errors in the value of a field and within it, (place, message) each.
 
-    sizes: the axes that the field declares.
+    declaration: the axes that the field declares.
     lengths: those of axes that were met before; lengths of this value are added.
     place: the path of the field, such as `layers[0].heads`.
     """
@@ -273,29 +275,29 @@ def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iter
         case Part():
             yield from _part_errors(value, lengths, place)
         case np.ndarray():
-            yield from _array_errors(value, sizes, lengths, place)
+            yield from _array_errors(value, declaration, lengths, place)
         case list():
-            if sizes.axes is not None:
-                axis = sizes.axes[0]  # the one that the list runs along
+            if declaration.axes is not None:
+                axis = declaration.axes[0]  # the one that the list runs along
                 if wrong := lengths.length_error(axis, len(value), place):
                     yield place, wrong
             # items are looked at where they declare axes, or may be parts that do
-            items = sizes.items or Axes()
+            items = declaration.items or Axes()
             if items != Axes() or (value and not isinstance(value[0], str | float)):
                 for number, item in enumerate(value):
                     yield from _value_errors(item, items, lengths, f"{place}[{number}]")
         case dict():
             for name, item in value.items():
                 yield from _value_errors(
-                    item, sizes.items or Axes(), lengths, f"{place}[{name!r:.40}]"
+                    item, declaration.items or Axes(), lengths, f"{place}[{name!r:.40}]"
                 )
-        case int() if sizes.at is not None and sizes.at in lengths.by_axis:
-            length, source = lengths.by_axis[sizes.at]
+        case int() if declaration.at is not None and declaration.at in lengths.by_axis:
+            length, source = lengths.by_axis[declaration.at]
             if isinstance(length, int) and not 0 <= value < length:
                 wrong = message(
                     "position {value} lies beyond the axis {at}, and {source} has {length}",
                     value=value,
-                    at=repr(sizes.at),
+                    at=repr(declaration.at),
                     source=source,
                     length=length,
                 )
@@ -305,19 +307,19 @@ def _value_errors(value: Any, sizes: Axes, lengths: Lengths, place: str) -> Iter
 
 
 def _array_errors(
-    array: Numbers, sizes: Axes, lengths: Lengths, place: str
+    array: Numbers, declaration: Axes, lengths: Lengths, place: str
 ) -> Iterator[DocumentError]:
     """Yield the errors of an array whose axes are not as its field declares, or disagree with
     others of the same name, (place, message) each; none where the field declares no axes.
 
-    sizes: what the field declares.
+    declaration: what the field declares.
     lengths: those of axes that were met before; lengths of this array are added.
     place: the path of the field, such as `layers[0].heads[1].weights`.
     """
-    if sizes.axes is None:
+    if declaration.axes is None:
         return
-    if array.ndim != len(sizes.axes):
-        declared = listing(sizes.axes)
+    if array.ndim != len(declaration.axes):
+        declared = listing(declaration.axes)
         yield (
             place,
             message(
@@ -325,6 +327,6 @@ def _array_errors(
             ),
         )
         return
-    for axis, length in zip(sizes.axes, array.shape, strict=True):
+    for axis, length in zip(declaration.axes, array.shape, strict=True):
         if wrong := lengths.length_error(axis, length, place):
             yield place, wrong

@@ -439,18 +439,15 @@ def merge_adapters(base: Checkpoint, requests: Sequence[AdapterRequest]) -> Adap
 
     # matrices with low-rank changes
     for name, matrix_changes in merge.changes.items():
-        whole = recipes.get(
-            name
-        )  # what an adapter puts in its place; None: changes are to the base's
+        # what an adapter puts in the matrix's place; None: the changes are to the base's own
+        whole = recipes.get(name)
         shape = merge.shapes.get(name, base.info(name).shape)
-        # the matrix is stored [in, out] where the change fits it only that way round; where it fits
-        # both ways, because the matrix is square, the first adapter's config decides
-        first_change = matrix_changes[0]
-        in_out = _change_fits(shape[::-1], first_change.parts) and (
-            first_change.in_out or not _change_fits(shape, first_change.parts)
-        )
+        in_out = _is_in_out(shape, matrix_changes[0])
+        out_in_shape = shape
+        if in_out:
+            out_in_shape = shape[::-1]
         for change in matrix_changes:
-            if not _change_fits(shape[::-1] if in_out else shape, change.parts):
+            if not _change_fits(out_in_shape, change.parts):
                 raise _misfit_error(base, name, change.parts)
         if not isinstance(whole, ReplacedTensor | None):
             raise UnsupportedError(
@@ -977,6 +974,14 @@ def _has_bias(base: Checkpoint, module: str) -> bool:
     words = module.split(".")
     shorter_names = {".".join(words[start:]) + ".bias" for start in range(len(words) - 1)}
     return any(name in shorter_names or name.endswith(f".{module}.bias") for name in base.names())
+
+
+def _is_in_out(shape: tuple[int, ...], change: _Change) -> bool:
+    """Whether the base stores a matrix of this shape as [in, out]: a change fits it only that way
+    round, or, of a square matrix, both ways, and the adapter's config says so."""
+    if not _change_fits(shape[::-1], change.parts):
+        return False
+    return change.in_out or not _change_fits(shape, change.parts)
 
 
 def _change_fits(shape: tuple[int, ...], parts: Mapping[str, Array]) -> bool:

@@ -566,6 +566,7 @@ def render(
     text, pattern = _rendered_texts(
         template, (chat.messages, marked), chat.tools, generation_prompt
     )
+    # of each content the spans [start, end) in the text; None where the template changed it
     spans = _find_contents(text, pattern, [content for _, content in contents])
 
     names = _message_names(chat.messages)

@@ -240,10 +240,8 @@ def pairs_tokenizer(
     types: what kind each piece is, [token].
     name: the file, for errors.
     """
-    template = _SpecialEnds(metadata, tokens, scheme.kind, name)
-    vocabulary = TextVocabulary(
-        scheme, tokens, types, template.specials.values(), template.complete, name
-    )
+    ends = _SpecialEnds(metadata, tokens, scheme.kind, name)
+    vocabulary = TextVocabulary(scheme, tokens, types, ends.specials.values(), ends.complete, name)
     if len(tokens) < WORTH_PARTS:
         return from_tokenizers(vocabulary.whole(), name)
     return PartTokenizer(vocabulary, name)
@@ -637,9 +635,11 @@ class _SpecialEnds:
 
         keys: those that only BERT's vocabularies have, then the usual one.
         """
-        if self._kind != "bert":
-            keys = keys[-1:]
-        for key in keys:
+        if self._kind == "bert":
+            possible_keys = keys
+        else:
+            possible_keys = keys[-1:]
+        for key in possible_keys:
             number = self._metadata.get(f"tokenizer.ggml.{key}")
             if number is None:
                 continue

@@ -1007,12 +1007,14 @@ class Remote:
         if self._watch is not None and "tqdm_class" in signature(http_get).parameters:
             bars["tqdm_class"] = bar_class(self._watch, file.name)
         with growing_file(part) as stream, _small_pieces():
+            # opened for appending, a stream stands at its end
             if stream.tell() > file.bytes:  # longer than the file: no beginning of it
                 stream.truncate(0)
+            bytes_so_far = stream.seek(0, SEEK_END)
             http_get(
                 self._url(file.name, file.revision),
                 stream,
-                resume_size=stream.seek(0, SEEK_END),
+                resume_size=bytes_so_far,
                 headers=build_hf_headers(token=self._token),
                 expected_size=file.bytes,
                 displayed_filename=file.name,

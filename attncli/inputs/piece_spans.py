@@ -47,7 +47,7 @@ def place_pieces(
     spans = [
         _span_of_piece(text, number, offsets, is_blank) for number, is_blank in enumerate(blank)
     ]
-    if not text.isascii():
+    if not text.isascii():  # which has no combining marks
         spans = _extend_to_marks(text, spans)
     shared = _pieces_that_share(spans)
     return [

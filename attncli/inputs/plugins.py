@@ -127,6 +127,7 @@ def installed_plugins() -> list[Plugin]:
     plugins = []
     for kind in KINDS:
         for entry in entry_points(group=f"attncli.{kind}"):
+            # (`dist` is only None of an entry point that was not found in a package)
             plugins.append(
                 Plugin(
                     kind,

@@ -376,6 +376,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
                     product = np.matmul(
                         x[:, first_row + row : first_row + row + len(tile_rows)], tile_rows
                     )
+                    # a weight that is not finite makes the first row of the product so
                     finite.append(bool(np.isfinite(product[0]).all()) or all_finite(tile_rows))
                     sums += product
                 parts[first_row] = sums

@@ -386,7 +386,7 @@ def _sentence_pieces(files: VocabularyFolder, name: str) -> PieceTokenizer | Non
     types = list(content.types)
     extra = _extra_pieces(files, len(pieces))
     pieces += extra
-    types += [CONTROL] * len(extra)
+    types += [CONTROL] * len(extra)  # which no text is cut into, whatever their scores
 
     # the tokens before and after a text
     specials = files.specials(usual)

@@ -786,8 +786,11 @@ def _matrix_of_rows(
                     what=term(what),
                     value=_quoted_cell(value),
                 )
-    truth = all(isinstance(value, bool) for row in rows for value in row)
-    return np.array(rows, dtype=np.bool_ if truth else np.float64).reshape(len(rows), width)
+    dtype: type[np.generic] = np.float64
+    if all(isinstance(value, bool) for row in rows for value in row):
+        dtype = np.bool_
+    # no rows at all become [0, 0], which has two axes, too
+    return np.array(rows, dtype=dtype).reshape(len(rows), width)
 
 
 def _quoted_cell(value: object) -> str:

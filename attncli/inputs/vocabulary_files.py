@@ -211,7 +211,7 @@ def missing_tokenizer(folder: Path) -> tuple[Message, Message | str]:
 
     # a tokenizer that is a program of transformers: only that can give ids; `UNWRITTEN` has the
     # families of such tokenizers by their classes
-    family = str(files.settings.get("model_type"))
+    family = str(files.settings.get("model_type"))  # "None" where none is stated
     if files.kind:
         program = UNWRITTEN.get(files.kind)
     else:
