@@ -450,6 +450,7 @@ def position_stages(position: Position) -> tuple[str, ...]:
         return ("content_position",)
     if not isinstance(position, Disentangled):
         return ()
+    # queries that meet positions, and positions that meet keys: a model may have one term alone
     terms = {"content_position": position.asks, "position_content": position.answers}
     return tuple(name for name, is_present in terms.items() if is_present)
 

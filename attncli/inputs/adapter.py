@@ -945,6 +945,7 @@ def _module_and_part(name: str) -> tuple[str, str]:
     for end, part in PARTS.items():
         if short.endswith(end):
             return short.removesuffix(end), part
+    # steps that PEFT puts into the name where it wraps a module
     return short.replace(".base_layer.", ".").replace(".modules_to_save.", "."), "whole"
 
 

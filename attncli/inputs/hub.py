@@ -542,6 +542,7 @@ def _gguf_location(
         # hub may have the file that is asked for
         if (is_offline(variables) and names) or _fitting_names(_first_parts(names), quantization):
             first = _chosen_name(names, quantization, str(snapshot.folder))
+            # else a part is missing, and the file is fetched below
             if set(_parts_of(first)) <= set(names):
                 return ModelLocation(snapshot.folder / first, name, snapshot.commit, "cache")
     if is_offline(variables):

@@ -361,20 +361,19 @@ class _PackedMatrices:
         if scales in ((shape[0], 1), (1, 1)):  # one for each row, one for all
             return (shape[0] // scales[0], shape[1])
         stated = self.settings.get("weight_block_size")
-        if isinstance(stated, list) and len(stated) == 2:
-            block = tuple(stated)
-        else:
-            block = None
-        if block is None or not all(type(size) is int and size > 0 for size in block):
+        if (
+            not isinstance(stated, list)
+            or len(stated) != 2
+            or not all(type(size) is int and size > 0 for size in stated)
+        ):
             return (
                 self.group_size(scales[0], shape[0], name),
                 self.group_size(scales[1], shape[1], name),
             )
+        height, width = stated
         # the last block of an axis may be smaller, so that their number is rounded up
-        self.check_shape(
-            name, tuple(-(-length // size) for length, size in zip(shape, block, strict=True))
-        )
-        return block
+        self.check_shape(name, (-(-shape[0] // height), -(-shape[1] // width)))
+        return height, width
 
     def compressed_tensors(self, module: str, parts: Parts) -> None:
         """Add a module's matrix in the format of compressed-tensors: whole bytes, or integers of

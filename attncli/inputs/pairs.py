@@ -106,7 +106,7 @@ def _read(path: Path) -> bytes:
     try:
         return read_regular(path, what=message("the file of pairs"), limit=FILE_LIMIT)
     except InputError as error:
-        if path.suffix or is_there(path):
+        if path.suffix or is_there(path):  # no name of a task
             raise
         what = message("there is no file and no task {name}", name=repr(str(path)))
         expected = message("a file of pairs, or one of {tasks}", tasks=listing(task_names()))

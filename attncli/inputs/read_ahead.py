@@ -134,7 +134,8 @@ class ReadAhead:
         """Start the thread, which reads these ranges in their order."""
         self._stretches = [stretch for stretch in stretches if stretch.stop > stretch.start]
         self._free: list[Array] = []
-        self._taken_bytes = self._reached_bytes = 0
+        self._taken_bytes = 0  # by those who need them
+        self._reached_bytes = 0  # by the thread, which read them or found them cached
         self._is_stopped = False
         self._change = Condition()
         # a daemon, so that a run that ends early does not wait for bytes that nobody wants

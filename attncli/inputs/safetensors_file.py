@@ -316,18 +316,18 @@ def write_safetensors(
         header: dict[str, Any] = {METADATA: {key: metadata[key] for key in sorted(metadata)}}
     else:
         header = {}
-    end = 0
+    begin = 0
     for name in order:
         array = tensors[name]
         if array.dtype.name not in CODES:
             raise unsupported_dtype(name, array.dtype.name, EXPECTED)
-        stop = end + array.nbytes
+        end = begin + array.nbytes
         header[name] = {
             "dtype": CODES[array.dtype.name],
             "shape": list(array.shape),
-            "data_offsets": [end, stop],
+            "data_offsets": [begin, end],
         }
-        end = stop
+        begin = end
     raw = json.dumps(header, ensure_ascii=True, separators=(",", ":")).encode()
     raw += b" " * (-len(raw) % 8)  # to a multiple of 8, so that the data behind it are aligned
     if len(raw) > HEADER_LIMIT:

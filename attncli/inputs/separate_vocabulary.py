@@ -492,7 +492,8 @@ def _tekken(files: VocabularyFolder) -> PieceTokenizer:
             expected=message("config with a pattern and numbers of tokens, and vocab with ranks"),
         ) from error
 
-    # special tokens have the first ids; older files do not spell them
+    # special tokens have the first ids; older files do not spell them, and mistral-common spells
+    # them so
     usual = dict(enumerate(("<unk>", "<s>", "</s>")))
     specials = [
         control.get(number, usual.get(number, f"<SPECIAL_{number}>")) for number in range(count)

@@ -267,6 +267,7 @@ def _names_a_file(spec: str, path: Path) -> bool:
     """Whether a value of `--tokenizer` is a path rather than a name. Raises InputError for a name
     that no file can have."""
     try:
+        # what looks like a path is one, so that the error says that no file is there
         return bool(spec) and (
             is_there(path)
             or "/" in spec

@@ -345,7 +345,7 @@ class PieceTokenizer:
     def text_of(self, ids: Sequence[int]) -> str:
         """The text that these ids decode to by the vocabulary's own decoder; U+FFFD for a character
         that is not whole. Raises InputError for an id that the vocabulary does not have."""
-        self.ids_to_tokens(ids)
+        self.ids_to_tokens(ids)  # raises for an unknown id, which the library passes over
         hf = self._decoder_of(ids)
         text: str = run_guarded(
             lambda: hf.decode(list(ids)),
@@ -459,6 +459,7 @@ class PieceTokenizer:
             return raw
         if one_byte := BYTE_PIECE.fullmatch(piece):
             return bytes.fromhex(one_byte[1])
+        # SentencePiece's sign for a blank, and WordPiece's mark of what continues a word
         return _utf8(piece.replace("▁", " ").removeprefix("##"))
 
     def _piece_text(self, piece: str) -> str:
