@@ -149,7 +149,7 @@ def labelled_metrics(
     if name:
         attributes["model"] = name
     coordinates = {"layer": layers, "head": heads}
-    whole = xarray.Dataset(variables, coords=coordinates, attrs=attributes)
+    dataset = xarray.Dataset(variables, coords=coordinates, attrs=attributes)
     if weights is not None:
-        whole["weights"] = weights
-    return whole
+        dataset["weights"] = weights
+    return dataset

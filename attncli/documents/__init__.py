@@ -547,11 +547,13 @@ def position_errors(tokens: Sequence[TokenRow], text: str, name: str) -> Iterato
             and token.end is not None
             and not token.start <= token.end <= len(text)
         ):
-            sizes = {"token_start": token.start, "end": token.end, "text": len(text)}
-            yield (
-                f"{name}[{number}]",
-                message("characters {token_start} to {end} of a text of {text}", **sizes),
+            wrong = message(
+                "characters {token_start} to {end} of a text of {text}",
+                token_start=token.start,
+                end=token.end,
+                text=len(text),
             )
+            yield f"{name}[{number}]", wrong
 
 
 SOURCE_NAMES = {

@@ -33,7 +33,7 @@ def document_of(content: Mapping[str, Any], where: str) -> Document:
     kinds = kinds_of(content, where)
     kind = kinds[0]
     if len(kinds) > 1:
-        kind_of_topic = {topic_of(one_kind): one_kind for one_kind in kinds}
+        kind_of_topic = {topic_of(candidate): candidate for candidate in kinds}
         topic = content.get("topic")
         place = f"{where}: $.topic"
         if not isinstance(topic, str) or topic not in kind_of_topic:

@@ -584,14 +584,15 @@ def _replace_rows(
     target = _base_tensor(base, f"{module}.weight", str(request.folder))
     shape = base.info(target).shape
     stated = config.get("trainable_token_indices")
+    numbers: Any = stated
     if isinstance(stated, dict):  # by the end of a module's name: {"embed_tokens": [5, 7]}
-        stated = next(
-            (value for key, value in stated.items() if f".{module}".endswith(f".{key}")), None
-        )
-    if isinstance(stated, list):
-        numbers = stated
-    else:
-        numbers = []
+        numbers = None
+        for end, numbers_of_end in stated.items():
+            if f".{module}".endswith(f".{end}"):
+                numbers = numbers_of_end
+                break
+    if not isinstance(numbers, list):
+        numbers = []  # which no rows fit
     fits = (
         all(type(number) is int and 0 <= number < shape[0] for number in numbers)
         and len(set(numbers)) == len(numbers)
@@ -834,9 +835,9 @@ def _values_by_pattern(
             expected="names of modules, or expressions for them, each with a number",
         )
     expressions = [pattern for pattern in patterns if not NAME.fullmatch(pattern)]
-    whole = [rf"(.*\.)?({pattern})$" for pattern in expressions]
+    for_whole_names = [rf"(.*\.)?({pattern})$" for pattern in expressions]
     # only real expressions need the bounded process; plain names are compared below
-    matching_modules = _match_modules(key, expressions, whole, modules, where)
+    matching_modules = _match_modules(key, expressions, for_whole_names, modules, where)
     matches = dict(zip(expressions, matching_modules, strict=True))
     settled: set[str] = set()  # modules that an earlier entry has matched
     for pattern, value in patterns.items():

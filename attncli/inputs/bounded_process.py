@@ -50,7 +50,7 @@ def run_bounded(task: str, request: Mapping[str, object]) -> Any:
     line = json.dumps(request).encode()
     memory = MEMORY + MEMORY_PER_BYTE * len(line)
     begin = {
-        "path": [place for place in sys.path if place],
+        "path": [place for place in sys.path if place],  # "" is the current folder, anybody's
         "task": task,
         "seconds": SECONDS,
         "memory": memory,
@@ -58,6 +58,7 @@ def run_bounded(task: str, request: Mapping[str, object]) -> Any:
     # only those variables that Python needs: the others may hold secrets
     variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     try:
+        # -I: nothing is imported from the current or the user's folder; -S: without `site`
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", bounded_child.__file__],
             stdin=subprocess.PIPE,

@@ -678,15 +678,17 @@ def _find_contents(
         return _find_in_order(text, contents)
     spans: list[list[tuple[int, int]] | None] = [[] for _ in contents]
     place = len(literals[0])
-    for group, number in enumerate(numbers):
+    for mark_index, number in enumerate(numbers):
         # a content ends where the literal behind its mark begins, with the next content behind that;
         # of a content that the template changed, no spelling is in the text
         spellings = _spellings(contents[number], text, place)
-        following = [literals[group + 1]]
-        is_last = group + 1 == len(numbers)
+        literal = literals[mark_index + 1]
+        following = [literal]
+        is_last = mark_index + 1 == len(numbers)
         if not is_last:  # ("" for a next content that the template changed)
-            next_spellings = _spellings(contents[numbers[group + 1]], text, place) or ("",)
-            following = [literals[group + 1] + spelling for spelling in next_spellings]
+            next_content = contents[numbers[mark_index + 1]]
+            next_spellings = _spellings(next_content, text, place) or ("",)
+            following = [literal + spelling for spelling in next_spellings]
         end = _end_of_content(text, place, spellings, following, is_last)
         if end is None:
             return _find_in_order(text, contents)
@@ -697,7 +699,7 @@ def _find_contents(
             spans[number] = [*(spans[number] or ()), (place, end)]
         else:
             spans[number] = None
-        place = end + len(literals[group + 1])
+        place = end + len(literal)
     return spans
 
 

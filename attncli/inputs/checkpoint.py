@@ -1048,13 +1048,13 @@ def open_pickled(folder: Path, config: dict[str, Any]) -> TorchCheckpoint:
     for path in _pickled_files(folder):
         stream, _ = open_regular(path, what="a torch file", limit=LARGEST_FILE)
         with stream:
-            is_zip = stream.read(2) == b"PK"
+            is_zip = stream.read(2) == b"PK"  # torch's newer format is a zip
             check_torch_zip(stream, str(path), LARGEST_FILE)
         file_arrays = map_state_dict(str(path), is_zip=is_zip)
         # only sizes are taken from `TensorInfo` here, so bytes are counted as if the arrays lay one
         # after the other
-        ends = list(accumulate((array.nbytes for array in file_arrays.values()), initial=0))
-        for (name, array), start, stop in zip(file_arrays.items(), ends, ends[1:], strict=False):
+        edges = accumulate((array.nbytes for array in file_arrays.values()), initial=0)
+        for (name, array), (start, stop) in zip(file_arrays.items(), pairwise(edges), strict=True):
             if name in tensors:
                 raise InputError(
                     "tensor {name} is in two shards",

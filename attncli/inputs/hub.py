@@ -611,7 +611,8 @@ def _near_place(place: Path) -> Path | None:
     size or version, do not count.
     """
     name = place.name.lower()
-    whole = re.compile(rf"{re.escape(name.removesuffix(SUFFIX))}(-00001-of-\d{{5}})?\{SUFFIX}")
+    # the name with what a file's name ends in: .gguf, or -00001-of-00003.gguf
+    completed = re.compile(rf"{re.escape(name.removesuffix(SUFFIX))}(-00001-of-\d{{5}})?\{SUFFIX}")
     best: tuple[float, Path] | None = None  # likeness and path
     try:
         entries = [path.name for path in folder_entries(place.parent)][:MOST_BESIDE]
@@ -620,8 +621,8 @@ def _near_place(place: Path) -> Path | None:
     for entry in sorted(entries):
         path = place.parent / entry
         alike = SequenceMatcher(None, name, entry.lower()).ratio()
-        if whole.fullmatch(entry.lower()):
-            alike = 1.0  # only .gguf, or -00001-of-00003.gguf, is missing in the name
+        if completed.fullmatch(entry.lower()):
+            alike = 1.0
         elif alike < ALIKE or DIGITS.findall(name) != DIGITS.findall(entry):
             continue
         is_model = path.suffix.lower() == SUFFIX or is_there(path / "config.json")

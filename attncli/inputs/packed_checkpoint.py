@@ -802,6 +802,7 @@ class GptqMatrix:
         words = np.ascontiguousarray(self._raw.read(weight).T)  # [out, word]
         numbers = word_numbers(words, self._bits).astype(np.float32)  # [out, in]
         scales = self._raw.read(scale, "float32").T  # [out, group]
+        # [out, group]; the last word of a group may be filled in part
         zeros = word_numbers(self._raw.read(zero), self._bits)[:, : scales.shape[0]].T
         # the sum wraps around within the number's bits
         zeros = ((zeros + np.uint8(self._more)) & np.uint8(2**self._bits - 1)).astype(np.float32)

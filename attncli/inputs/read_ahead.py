@@ -320,7 +320,7 @@ class StoredMatrix(Struct, frozen=True, eq=False):
         as_stored = self.dtype == x.dtype
         step = MANY_ROWS_STEP
         if has_few_rows and not as_stored:
-            step = STEP
+            step = STEP  # between its conversion and its product a tile stays in the cache
         tile_height = max(step // width // block, 1) * block
 
         # what overflows becomes infinite, which is looked for below

@@ -357,7 +357,7 @@ def _parse_entry(name: str, field: Any, origin: int, where: str) -> Entry:
     Raises InputError for a field that declares no tensor, and for a size that does not fit its
     shape. A type that is not read is let pass, its size unchecked.
     """
-    dtype = shape = offsets = None
+    dtype = shape = offsets = None  # refused below
     if type(field) is dict and len(field) == len(MEMBERS):
         dtype, shape, offsets = map(field.get, MEMBERS)
     if (

@@ -144,6 +144,7 @@ def text_starts(raw: bytes, at: int, count: int) -> tuple[Array, int]:
         first = int(np.searchsorted(likely, place))
         if first < len(likely) and likely[first] == place:
             last = run_ends[np.searchsorted(run_ends, first)]
+            # to the end of the run, but no more than are left to find
             run = likely[first : min(last + 1, first + count - done)]
         starts[done : done + len(run)] = run + PREFIX
         done += len(run)
