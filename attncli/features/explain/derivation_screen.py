@@ -581,10 +581,10 @@ class Derivation(Struct, frozen=True, dict=True):
         if matrices.x is not UNSET:
             blocks.append(vectors_of("x", matrices.x))
         for name, values in _square_matrices(document):
-            shown = visible(values, UNSET)
+            # before the mask all entries are shown; behind it, what it hides is blank
+            entries = visible(values, UNSET)
             if name in ("scores", "weights"):
-                # behind the mask, what it hides is blank
-                shown = visible(values, matrices.scores)
+                entries = visible(values, matrices.scores)
             is_signed = name != "weights"
             limits = None
             if not is_signed:
@@ -592,7 +592,7 @@ class Derivation(Struct, frozen=True, dict=True):
             matrix_title, note = MATRICES[name]
             blocks.append(
                 matrix(
-                    shown,
+                    entries,
                     rows,
                     names,
                     fewer_digits,

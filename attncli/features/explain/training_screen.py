@@ -108,7 +108,8 @@ def _key_rows(
     """The rows of a table with a line for each key that is shown: its name, then its number in each
     column.
 
-    columns: of numbers, one for each token; None, which is no number of a visible key, never shows.
+    columns: of each the numbers of all tokens, None for one that the query does not see; that is
+        never shown.
     """
     rows = []
     for place in _keys_shown(document, view):

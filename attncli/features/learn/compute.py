@@ -825,7 +825,8 @@ def _seed_run(request: LearnRequest, lesson: Lesson, seed: int) -> SeedRun:
     last = lesson.moments[-1]
     best = []
     for score in task.scores:
-        values = last.scores[score.name]  # [layer, head]
+        # [layer, head]; NaN for a score that no test text can show
+        values = last.scores[score.name]
         layer, head = np.unravel_index(int(np.nanargmax(values)), values.shape)
         best.append(
             BestHead(
