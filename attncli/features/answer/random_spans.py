@@ -44,8 +44,8 @@ def random_spans(
         if len(starts) >= DRAWS:
             # a random order of the starts, of which the first are taken
             order = integers(seed, name, len(starts)).argsort(kind="stable")
-            chosen = sorted(starts[place] for place in order[:DRAWS].tolist())
-            return [tuple(pool[start : start + count]) for start in chosen]
+            first_starts = sorted(starts[place] for place in order[:DRAWS].tolist())
+            return [tuple(pool[start : start + count]) for start in first_starts]
     return []
 
 

@@ -251,7 +251,8 @@ def _subset_table(document: AnswerDocument, view: View) -> Lines:
     greatest = max((abs(row.weight) for row in rows), default=0.0)
 
     def share(row: SubsetWeight) -> float:
-        """The weight of a region as a share of the largest weight."""
+        """The weight of a region as a share of the largest weight, by size; 0 for one below 0, which
+        has no bar."""
         if not greatest:
             return 0.0
         return max(row.weight, 0.0) / greatest

@@ -172,13 +172,13 @@ def _derivation_blocks(document: AttentionTopic, view: View) -> list[Lines]:
     """The parts of a derivation's screen that are shown and draw something, in order."""
     # without --show and --full the screen is short
     compact = view.show is None and not view.full
-    keys = ALL_KEYS
+    all_keys = ALL_KEYS  # up to so many keys each has its own line
     if compact:
-        keys = SHORT
+        all_keys = SHORT
     code: dict[str, Sequence[str]] = {}
     if view.code:
         code = code_lines(document, view.code)
-    derivation = Derivation(document, view, keys, compact, leads=True, code=code)
+    derivation = Derivation(document, view, all_keys, compact, leads=True, code=code)
 
     # names of several parts are replaced by these parts
     named_view = view

@@ -70,7 +70,8 @@ def seq2seq_document(
         texts = cross_texts(model, Text(query_text, "argument"), Text(key_text, "argument"))
     between = cross(model, query_text, key_text, layers=layers, heads=heads, top=1, texts=texts)
     layer, head = sharpest_head(between)
-    # each row is named by the word that is said there, where the decoder has read those before it
+    # each row is named by the word that is said there, where the decoder has read those before it;
+    # (`said` is None for one that does not read its text one token late, such as seeded weights)
     queries = between.queries
     warnings = between.warnings
     if texts.said is not None:

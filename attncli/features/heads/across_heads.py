@@ -747,7 +747,8 @@ def _directions(
     unembedding: their rows of the output head, to which what is written is compared.
     """
     rows = []
-    # of each circuit the two matrices of its product, and the tokens' vectors near its second end
+    # of each circuit its name, the two matrices of its product, and the tokens' vectors to which its
+    # second end is compared
     circuits: tuple[tuple[Literal["ov", "qk"], Floats, Floats, Floats], ...] = (
         ("ov", head.w_v, head.w_o, unembedding),
         ("qk", head.w_q, head.w_k.T, table),

@@ -110,9 +110,8 @@ def heads_figure(document: HeadsDocument, drawing: Drawing, view: View, scale: s
         name: say(view, METRIC_TITLES[name]) if name in METRIC_TITLES else name
         for name in document.heads[0].metrics
     }
-    drawing.offered.add(
-        "heads"
-    )  # this figure can use the choice of heads; where none can, it is refused
+    # this figure can use the choice of heads; where none can, it is refused
+    drawing.offered.add("heads")
     chosen = drawing.choice.heads
     rows_drawn = [row for row in document.heads if not chosen or (row.layer, row.head) in chosen]
     heads = [_figure_head(row, view) for row in rows_drawn]

@@ -590,8 +590,8 @@ def rules_part(document: HeadsDocument, view: View) -> Lines:
     """A table of the rules that describe each listed head, with how much of its weights they explain
     on texts they were not fitted to; empty without --rules."""
     # the note on how they were chosen stands at the table of metrics
-    listed, _ = _heads_to_list(document, view)
-    heads = [head for head in listed if head.rules]
+    listed_heads, _ = _heads_to_list(document, view)
+    heads = [head for head in listed_heads if head.rules]
     if not heads:
         return Lines()
     rows = [
@@ -601,7 +601,7 @@ def rules_part(document: HeadsDocument, view: View) -> Lines:
             mixture_text(head.rules, view),
         ]
         for head in heads
-        if head.rules
+        if head.rules  # for the type checker: all have some
     ]
     return table(
         [message("head"), message("overlap"), message("rules")],

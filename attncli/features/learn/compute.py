@@ -496,16 +496,16 @@ def checkpoint_parts(
     """
     encoder: SideArrays | None = None
     if model.spec.decoder is not None:
-        of_encoder = {
+        encoder_arrays = {
             name.removeprefix(ENCODER): array
             for name, array in arrays.items()
             if name.startswith(ENCODER)
         }
-        of_encoder["tokens.weight"] = arrays["tokens.weight"]
+        encoder_arrays["tokens.weight"] = arrays["tokens.weight"]  # both sides share it
         arrays = {name: array for name, array in arrays.items() if not name.startswith(ENCODER)}
         # a bias of the output head, which transformers has in any case
         arrays["head.offsets"] = np.zeros((1, model.spec.vocabulary), np.float32)
-        encoder = _side_arrays(model, model.spec, of_encoder)
+        encoder = _side_arrays(model, model.spec, encoder_arrays)
     side = _side_arrays(model, model.decoder, arrays)
     task = request.task
     # what the checkpoint says of its training
