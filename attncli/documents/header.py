@@ -535,7 +535,7 @@ def latent_formulas(latent: Latent, biased: Collection[str]) -> dict[str, str]:
         queries = product(f"norm({product('X', 'q_down', 'DQ')})", "q", "UQ")
     narrow = f"norm({product('X', 'kv_down', 'DKV')})"
     keys = product(narrow, "kv", "UK")
-    if latent.straight:
+    if latent.straight:  # a key's last entries come from the input at once
         keys = f"[{keys}, {product('X', 'kv_down', 'KR')}]"
     return {"q": f"Q = {queries}", "k": f"K = {keys}", "v": f"V = {product(narrow, 'kv', 'UV')}"}
 

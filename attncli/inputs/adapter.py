@@ -475,10 +475,11 @@ class _Merge:
     def __init__(self, base: Checkpoint) -> None:
         """No changes yet; each dictionary goes by the names of the base's tensors."""
         self.base = base
-        # low-rank changes of matrices, what is added to biases, and how to get the tensors that are
-        # replaced, whole or by row
+        # low-rank changes of matrices, adapter by adapter
         self.changes: dict[str, list[_Change]] = {}
+        # what is added to biases
         self.shifts: dict[str, list[Array]] = {}
+        # how to get the tensors that are replaced, whole or by row
         self.recipes: dict[str, Recipe] = {}
         # of token tables whose number of rows an adapter changes
         self.shapes: dict[str, tuple[int, ...]] = {}

@@ -139,6 +139,7 @@ def write_messages(
     """
     variables = dict(chat.variables)
     if TOOLS in variables:
+        # (an empty list is a chat without tools)
         chat = replace(chat, tools=variables.pop(TOOLS) or None)
     template = read_template(tokenizer, chat.tools is not None, chat.template)
     stated_prompt = variables.pop(PROMPT, None)

@@ -624,8 +624,10 @@ class Checkpoint:
     reads no weights.
 
     folder: with all links followed.
-    config: `config.json` as it stands. bytes_read: bytes of tensor data read so far. notes: what a
-        user must know of how the files are read. format: how the files are laid out.
+    config: `config.json` as it stands.
+    bytes_read: bytes of tensor data read so far.
+    notes: what a user must know of how the files are read.
+    format: how the files are laid out.
     """
 
     format = "safetensors"

@@ -66,6 +66,7 @@ class ComputedPieces:
 
     No matrix is ever in memory: measured on a model of 150 million weights in Q4_K, 61 MiB in place
     of 72.
+
     count: how many stretches there are.
     """
 

@@ -830,6 +830,7 @@ class PositionedFile:
             return os.preadv(self._handle, [view], start)
         with self._lock:
             self._stream.seek(start)
+            # (None, of a stream that does not wait, is for the type checker alone)
             return self._stream.readinto(view) or 0  # type: ignore[attr-defined]
 
     def _change_error(self, what: str) -> InputError:
@@ -927,9 +928,8 @@ def parse_object(
         """
         entries: dict[str, Any] = dict(pairs)
         if len(entries) < len(pairs):
-            twice = next(
-                key for key, count in Counter(key for key, _ in pairs).items() if count > 1
-            )
+            counts = Counter(key for key, _ in pairs)
+            twice = next(key for key, count in counts.items() if count > 1)
             raise InputError(
                 "the key {twice} stands there twice", where=where, expected=what, twice=repr(twice)
             )

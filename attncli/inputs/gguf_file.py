@@ -67,7 +67,7 @@ class GgufTensor(Struct, frozen=True):
 
 class GgufHeader(Struct, frozen=True):
     """The header of a GGUF file: metadata by key (arrays of numbers as NumPy arrays, of texts as
-    lists) and tensors in file order."""
+    `StringTable`) and tensors in file order."""
 
     metadata: dict[str, Any]
     tensors: dict[str, GgufTensor]
@@ -83,8 +83,14 @@ def read_gguf(path: Path) -> GgufHeader:
 
 
 class _Header:
-    """A reader of a GGUF header, value after value from the beginning of the file; `at` is the byte
-    where the next value begins."""
+    """A reader of a GGUF header, value after value from the beginning of the file.
+
+    stream: the file, which is read in parts.
+    size: the file's, in bytes.
+    where: its path, for errors.
+    buffer: the bytes of the file that are loaded, from the first one on.
+    at: the byte where the next value begins.
+    """
 
     def __init__(self, stream: BinaryIO, size: int, where: str) -> None:
         self.stream = stream
@@ -383,11 +389,13 @@ class _Header:
 
 
 class Metadata:
-    """The metadata of a GGUF file, with a getter for each type of value; records which keys were
-    read.
+    """The metadata of a GGUF file, with a getter for each type of value.
 
-    architecture: what stands before the keys of the model itself. tensors: the names of those in
-    the file, where they are known.
+    values: by key; arrays of numbers as NumPy arrays, of texts as `StringTable`.
+    where: the file, for errors.
+    read_keys: the keys that were asked for so far.
+    tensors: the names of those in the file, where they are known.
+    architecture: what stands before the keys of the model itself.
     """
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
@@ -457,6 +465,7 @@ class Metadata:
         value = self.get(key)
         if value is None:
             value = default
+        # neither a value nor a default is None, which is of no kind
         if not isinstance(value, kind):  # type: ignore[arg-type]
             raise InputError(
                 "the metadata set {key} to {value}",

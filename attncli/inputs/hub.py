@@ -459,18 +459,18 @@ def _chosen_name(names: Iterable[str], quantization: str, where: str) -> str:
     fitting = _fitting_names(firsts, quantization)
     if len(fitting) == 1:
         return fitting[0]
-    raise InputError(
-        (
-            "this folder holds {count} .gguf files whose name has {quantization}"
-            if quantization
-            else "this folder holds {count} .gguf files"
-        ),
-        where=where,
-        expected="one of them: {names}",
-        count=len(fitting),
-        quantization=repr(quantization),
-        names=listing(map(repr, (fitting or firsts)[:MOST_NAMES])) or "…",
-    )
+    if quantization:
+        what = message(
+            "this folder holds {count} .gguf files whose name has {quantization}",
+            count=len(fitting),
+            quantization=repr(quantization),
+        )
+    else:
+        what = message("this folder holds {count} .gguf files", count=len(fitting))
+    # where none has the quantization in its name, all of them; "…" where there are none at all
+    shown = fitting or firsts
+    names_shown = listing(map(repr, shown[:MOST_NAMES])) or "…"
+    raise InputError(what, where=where, expected="one of them: {names}", names=names_shown)
 
 
 def _first_parts(names: Iterable[str]) -> list[str]:
@@ -564,17 +564,22 @@ def _offline_error(name: HubId | str, cache: Path, *, missing: str = "") -> Inpu
 
     missing: the file that the cache lacks of a model; "" for all of them.
     """
+    if missing:
+        what = message(
+            "the local cache lacks {file} of {hub_id}, and HF_HUB_OFFLINE forbids fetching it",
+            file=missing,
+            hub_id=name,
+        )
+    else:
+        what = message(
+            "the local cache does not hold {hub_id}, and HF_HUB_OFFLINE forbids fetching it",
+            hub_id=name,
+        )
     return InputError(
-        (
-            "the local cache lacks {file} of {hub_id}, and HF_HUB_OFFLINE forbids fetching it"
-            if missing
-            else "the local cache does not hold {hub_id}, and HF_HUB_OFFLINE forbids fetching it"
-        ),
+        what,
         where=str(cache),
         expected="a model in the cache, or a folder that exists",
         hint="unset HF_HUB_OFFLINE, or --model FOLDER",
-        file=missing,
-        hub_id=name,
     )
 
 
@@ -873,8 +878,10 @@ class RemoteFile(Struct, frozen=True):
 class Remote:
     """One model on the hub, which files can be fetched from.
 
-    hub_id: which. endpoint: the hub's address.
-    watch: told how much of a file is there.
+    hub_id: which.
+    endpoint: the hub's address.
+    cache: the folder of the local cache, into which files come.
+    watch: called with a file's name and the share of it that is there.
 
     Every method raises InputError where the hub cannot be reached, has no such model or revision,
     or wants a token.
@@ -939,6 +946,7 @@ class Remote:
             lambda: hub.list_repo_files(self.hub_id.name, revision=self.hub_id.revision),
             self._unreachable(),
         )
+        # (None, which `_ask` gives for a file that is not there, is for the type checker alone)
         return [name for name in names or () if "/" not in name]
 
     def describe(self, name: str, revision: str) -> RemoteFile | None:
@@ -1197,15 +1205,10 @@ class Remote:
             name=name,
             hub_id=self.hub_id,
         )
-        return InputError(
-            what,
-            where=self.endpoint,
-            hint=(
-                "the same command again; what has arrived is kept"
-                if kept
-                else "the same command again; files that are complete are kept"
-            ),
-        )
+        hint = message("the same command again; files that are complete are kept")
+        if kept:
+            hint = message("the same command again; what has arrived is kept")
+        return InputError(what, where=self.endpoint, hint=hint)
 
 
 def download(

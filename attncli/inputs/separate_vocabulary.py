@@ -471,16 +471,13 @@ def _tekken(files: VocabularyFolder) -> PieceTokenizer:
         pattern = str(config["pattern"])
         # the file may list more pieces than the vocabulary takes
         ranked = sorted(content["vocab"], key=lambda entry: int(entry["rank"]))[:size]
+        # (older files list none, or null)
         control = {
             int(entry["rank"]): str(entry["token_str"])
             for entry in content.get("special_tokens") or ()
         }
-        pieces = [
-            "".join(
-                spelling[byte] for byte in base64.b64decode(entry["token_bytes"], validate=True)
-            )
-            for entry in ranked
-        ]
+        raw_pieces = [base64.b64decode(entry["token_bytes"], validate=True) for entry in ranked]
+        pieces = ["".join(spelling[byte] for byte in raw) for raw in raw_pieces]
         # <unk>, <s> and </s> are always among the special tokens; ten times as many as Mistral has
         # (1,000) would be a fault of the file
         if not 3 <= count <= 10_000 or len(pieces) != size:

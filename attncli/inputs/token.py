@@ -622,16 +622,16 @@ def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
     """
     if not any(token.unknown for token in tokens[span.first : span.stop]):
         return
+    # each once, in the order of the text
     known_texts = dict.fromkeys(
         _token_text(token) for token in tokens if not token.unknown and not token.special
     )
+    expected = message("a text with words that the model knows")
+    if known_texts:
+        expected = message("one of: {value}", value=" ".join([*known_texts][:SHOWN]))
     raise InputError(
         "{reference} is unknown to this model: it cannot tell it from other unknown words",
-        expected=(
-            message("one of: {value}", value=" ".join([*known_texts][:SHOWN]))
-            if known_texts
-            else "a text with words that the model knows"
-        ),
+        expected=expected,
         hint="--unknown takes it all the same",
         reference=repr(reference),
     )

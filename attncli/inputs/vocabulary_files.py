@@ -91,8 +91,12 @@ UNTOLD = '--ids "5 3 8"'
 
 
 class VocabularyFolder(Struct, frozen=True):
-    """A folder, what its files say of how text is cut, and the class of tokenizers that follows;
-    `kind` is "" where none does."""
+    """A folder with a vocabulary, and how text is cut by it.
+
+    folder: resolved.
+    settings: what the files of `SETTINGS` say, in one dictionary.
+    kind: the class of tokenizers that follows from these; "" where none does.
+    """
 
     folder: Path
     settings: Mapping[str, Any]

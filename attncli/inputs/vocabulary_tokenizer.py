@@ -163,6 +163,9 @@ class PieceTokenizer:
     that some pieces begin with;
     a piece that covers part of a character is shown by its bytes or its spelling, a special token
     by its name.
+
+    hf: the library's tokenizer, which has the whole vocabulary.
+    name: where the vocabulary came from, for errors.
     """
 
     def __init__(self, hf: tokenizers.Tokenizer, name: str) -> None:
