@@ -428,6 +428,7 @@ class NumpyBackend:
             ):
                 return _threaded_product(a, b)
             return _product(a, b)
+        # rounded to the narrower type of the two
         narrow = min(a.dtype, b.dtype, key=lambda dtype: dtype.itemsize)
         return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(narrow)
 

@@ -280,7 +280,7 @@ def _discard(beside: Path) -> None:
     with suppress(OSError):
         beside.unlink()
     _temporary.pop(beside, None)
-    for folder in beside.parents:
+    for folder in beside.parents:  # the innermost first
         if folder in _new_folders:
             with suppress(OSError):
                 folder.rmdir()

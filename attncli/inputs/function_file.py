@@ -149,7 +149,7 @@ def failure_of_code(error: BaseException, path: Path, what: str, line: int = 1) 
     fault = message(
         "{what}: {kind}: {reason}", what=what, kind=type(error).__name__, reason=str(error)[:300]
     )
-    if lines and lines[-1] is not None:  # None: code that stands at no line
+    if lines and lines[-1]:  # None or 0: code that stands at no line
         line = lines[-1]
     return InputError(fault, where=f"{path}:{line}")
 

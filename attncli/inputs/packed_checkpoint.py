@@ -587,10 +587,11 @@ class _PackedMatrices:
         Raises InputError where it does not say them, or states sizes that no matrix has."""
         try:
             state = json.loads(bytes(self.raw.read(name).astype(np.uint8)).decode())
-            # the last two are only stated, and only used, where scales are codes themselves
+            sizes = [state["blocksize"], *state["shape"]]
+            # these two are only stated, and only used, where scales are codes themselves
             nested_size = state.get("nested_blocksize", 1)
             nested_offset = float(state.get("nested_offset", 0.0))
-            sizes = [state["blocksize"], *state["shape"], nested_size]
+            sizes.append(nested_size)
             is_plausible = all(type(size) is int and 0 < size < 2**40 for size in sizes)
             if is_plausible and len(state["shape"]) == 2:
                 return {**state, "nested_offset": nested_offset, "nested_blocksize": nested_size}

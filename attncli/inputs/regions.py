@@ -492,6 +492,8 @@ OPENING = re.compile(r"""\{(?=\s*["}])|\[(?=\s*(?:[]["{\d-]|true|false|null|NaN|
 """What may open JSON: a bracket with what may follow it."""
 WINDOWS = (4096, 2**17)
 """Characters that are looked at first: the parser counts the lines before each fault."""
+CUT_OFF = 64
+"""Characters before the end of a window in which a fault may come of cutting the text there."""
 BLANKS = re.compile(r"\s*")
 STEP = re.compile(r"""\.([^.\[\]'"]+)|\[(\d+|\*)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
 """A step of a path: .name or ["name"] of an object, [0] of a list; * for all."""
@@ -588,7 +590,7 @@ def _json_end(text: str, start: int) -> int:
             return start + JSON.raw_decode(window)[1]
         except JSONDecodeError as error:
             # a fault well before the window's end is one of the text; at its end, more is needed
-            is_inside = error.pos < size - LONGEST_WORD and not error.msg.startswith("Unterminated")
+            is_inside = error.pos < size - CUT_OFF and not error.msg.startswith("Unterminated")
             if is_inside or len(window) < size:
                 raise
     return start + JSON.raw_decode(text[start:])[1]

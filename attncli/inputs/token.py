@@ -473,10 +473,12 @@ def find_span(tokens: Sequence[Token], reference: str) -> Span:
         if runs:
             return Span(*runs[0], occurrences=len(runs))
         phrase, _, number = reference.rpartition(":")
-        if re.fullmatch("[0-9]{1,18}", number):
+        if re.fullmatch("[0-9]{0,18}", number):
             runs = _runs_of_phrase(tokens, phrase)
-            if runs:
+            if runs and number:
                 return Span(*runs[_occurrence_index(runs, phrase, int(number))])
+            if runs:  # "the cat:", whose number is still to come
+                return Span(*runs[0], occurrences=len(runs))
         raise  # the error of `find_token`, which names tokens like the reference
 
 
