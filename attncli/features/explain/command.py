@@ -199,6 +199,7 @@ def check_steps(output: ExplainOutput, environment: Environment) -> None:
         "--plain": output.plain,
         "--brief": output.brief,
         "--output": output.file is not None,
+        "--csv": output.csv is not None,
         "--figure": output.svg is not None,
         "--html": output.page is not None,
     }

@@ -224,7 +224,12 @@ def softmax_blocks(document: SoftmaxTopic, view: View) -> Sequence[Lines]:
         "The maximum, {highest}, may be subtracted from every score: numerator and sum "
         "shrink by the same factor exp({highest}), and nothing overflows."
     )
-    if document.sum is None:
+    if document.sum is None and None not in document.exponentials:
+        template = message(
+            "The sum of the exponentials, each up to exp({highest}), is too large for any float: only"
+            " the subtracted form can be computed."
+        )
+    elif document.sum is None:
         template = message(
             "exp of {highest} is too large for any float: only the subtracted form can be computed."
         )

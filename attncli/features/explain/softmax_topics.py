@@ -213,8 +213,9 @@ def softmax_document(scores: Sequence[float], temperature: float = 1.0) -> Softm
     finite = [value for value in plain if value is not None]
     total: float | None = None
     if len(finite) == len(plain):
-        total = math.fsum(finite)
-        if not math.isfinite(total):
+        try:
+            total = math.fsum(finite)
+        except OverflowError:  # each exponential is a float, but not their sum
             total = None
     return SoftmaxTopic(
         version=__version__,

@@ -194,8 +194,12 @@ def measure_circuits(heads: Sequence[HeadMatrices]) -> Circuits:
         )
 
     pairs = compositions(heads)  # (earlier head, later head, strength by way)
+    # without pairs that have a zero matrix: NaN has no place in an order
     by_way = [
-        (way, strengths[way], before, after) for before, after, strengths in pairs for way in WAYS
+        (way, strengths[way], before, after)
+        for before, after, strengths in pairs
+        for way in WAYS
+        if not np.isnan(strengths[way])
     ]
 
     def order(

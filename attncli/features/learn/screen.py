@@ -622,12 +622,15 @@ def _changed_settings(document: LearnDocument, kind: type[Task]) -> list[Message
     model = document.model
     attention = document.attention
     own = kind.architecture
-    # without a residual the vectors have two halves as wide: what enters, what attention writes
-    width = own.d_model if own.residual else 2 * own.d_model
+    # without a residual the vectors have two halves as wide as the option says: what enters, and what
+    # attention writes
+    width = model.d_model
+    if not own.residual and width is not None:
+        width //= 2
     rows: list[tuple[str, object, object]] = [
         ("--layers", model.layers, own.layers),
         ("--num-heads", model.heads, own.heads),
-        ("--d-model", model.d_model, width),
+        ("--d-model", width, own.d_model),
         ("--position", attention.position, own.position),
         ("--mask", attention.mask, own.mask.spec()),
         ("--steps", document.steps, kind.steps),

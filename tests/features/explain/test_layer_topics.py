@@ -453,10 +453,13 @@ def test_steps_wait_for_a_key() -> None:
     assert without == ask("explain", TEXT, "--query", "on", "--color", "never").out
 
 
-@pytest.mark.parametrize("words", [(), ("--json",), ("--brief",), ("--output", "x.txt")])
+@pytest.mark.parametrize(
+    "words", [(), ("--json",), ("--brief",), ("--output", "x.txt"), ("--csv", "x.csv")]
+)
 def test_steps_need_a_terminal_and_a_screen(words: tuple[str, ...]) -> None:
     answer = ask("explain", TEXT, "--step", *words)
     assert (answer.code, answer.out) == (2, "")
+    assert all(word in answer.err for word in words[:1])
     assert ask("explain", "residual", TEXT, "--step", *words).code == 2
 
 

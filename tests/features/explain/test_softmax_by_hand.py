@@ -116,6 +116,11 @@ def test_what_overflows_is_null_and_the_weights_are_right() -> None:
     assert found["weights"] == pytest.approx(oracles.softmax([1.0, 0.0], [True, True]))
     with pytest.raises(InputError):
         softmax_document([1e308], 1e-10)
+    alike = softmax_document([709.5, 709.5], 1.0)  # each exponential is a float, their sum is none
+    assert None not in alike["exponentials"]
+    assert (alike["sum"], alike["weights"]) == (None, [0.5, 0.5])
+    screen = " ".join(ask("explain", "softmax", "709.5", "709.5").out.split())
+    assert "The sum of the exponentials" in screen
 
 
 def test_numbers_are_read_apart_or_joined() -> None:

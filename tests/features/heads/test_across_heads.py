@@ -10,6 +10,7 @@ import math
 import numpy as np
 import oracles_metrics as oracle
 import pytest
+from msgspec.structs import replace
 
 from attncli.errors import InputError, LimitError
 from attncli.features.heads.across_heads import (
@@ -20,6 +21,7 @@ from attncli.features.heads.across_heads import (
     compositions,
     copying_score,
     max_flow,
+    measure_circuits,
     norms,
     random_composition,
     residual,
@@ -190,6 +192,16 @@ def test_circuits_are_those_of_the_full_matrices() -> None:
             / np.linalg.norm(matrix)
         )
         assert found[way] == pytest.approx(expected)
+
+
+def test_a_head_of_zeros_has_no_composition_and_orders_no_other() -> None:
+    heads = [a_head(seed, layer=seed) for seed in range(4)]
+    idle = replace(a_head(9, layer=1), w_o=np.zeros((7, 13)))
+    with_idle = measure_circuits([*heads[:2], idle, *heads[2:]]).compositions
+    strengths = [row.strength for row in with_idle]
+    assert strengths == sorted(strengths, reverse=True)
+    alone = [row.strength for row in measure_circuits(heads).compositions]
+    assert set(alone) <= set(strengths)
 
 
 def test_copying_heads_and_their_opposite() -> None:

@@ -812,6 +812,7 @@ def test_of_the_only_text_it_is_not_said_that_it_was_kept_apart(tmp_path: Path) 
             " --scale 1 in place of 0.354. With",
         ),
         (("previous", "--num-heads", "2", "--d-model", "16"), "--d-model 16 in place of 32"),
+        ((*SENTENCE, "--d-model", "16", "--steps", "2"), "--d-model 16 in place of 32"),
         (("previous",), "Another seed may: attn learn previous --seed 1"),
         (SENTENCE, "Another seed may: attn learn sentence … --seed 1"),
     ],
