@@ -131,14 +131,15 @@ def _packing_method(config: Mapping[str, Any]) -> str:
     """The quantisation scheme that a config.json names, such as "gptq" or "modelopt NVFP4". Where
     it names none, "mlx" for settings under MLX's key, else a message that says so."""
     settings = packing_settings(config)
-    usual = "mlx"
-    if not config.get(MLX):
-        usual = message("method not named")
+    # what is returned where the settings name no method
+    usual: str = message("method not named")
+    if config.get(MLX):
+        usual = "mlx"
     if not isinstance(settings, dict):
         return usual
     method = settings.get("quant_method")
     algorithm = settings.get("quant_algo")
-    producer = settings.get("producer")
+    producer = settings.get("producer")  # which Model Optimizer states where it names no method
     if method is None and isinstance(producer, dict) and producer.get("name") == MODELOPT:
         method = MODELOPT
     if method == MODELOPT and isinstance(algorithm, str):

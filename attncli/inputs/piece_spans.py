@@ -67,11 +67,10 @@ def _span_of_piece(
     """
     first, end = offsets[number]
     if is_blank:
+        next_start = next_end = end  # of the next piece; behind the last one there is nothing
         if number + 1 < len(offsets):
-            following = offsets[number + 1]
-        else:
-            following = (end, end)
-        if following[0] < end and following[0] < following[1]:
+            next_start, next_end = offsets[number + 1]
+        if next_start < end and next_start < next_end:
             # a blank that the tokenizer put before the text: the character belongs to the next piece
             end = first
         return PieceSpan(first, end, first)

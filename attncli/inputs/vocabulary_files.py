@@ -258,5 +258,5 @@ def _library_reads(kind: str, family: str) -> bool:
     table = Path(library.origin).parent / "models" / "auto" / "tokenization_auto.py"
     if not is_there(table):
         return True
-    names = read_regular(table, what=message("a file")).decode("utf-8", "replace")
-    return f'"{kind or family}"' in names
+    table_text = read_regular(table, what=message("a file")).decode("utf-8", "replace")
+    return f'"{kind or family}"' in table_text
