@@ -72,7 +72,7 @@ def cache(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "cache")
     if budget is None:
-        budgets = []
+        budgets = []  # a quarter of the text, whose tokens are counted later
     else:
         budgets = sorted({*request.whole_numbers(budget, "--budget")})
     loaded_model = request.model(
@@ -108,6 +108,7 @@ def cache(
                     note=environment.note,
                     on_cost=partial(request.refuse_cost, environment, setup.compute, hint),
                     on_result=kept_runs.count,
+                    # on Ctrl-C, a document of the runs done so far is still drawn
                     on_interruption=kept_runs.documents.append,
                     progress=on_progress,
                 )

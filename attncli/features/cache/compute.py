@@ -137,6 +137,7 @@ def cache(
         path = None
     else:
         path = kept / f"{fingerprint(model, tokens, target)}.json"
+    # by the policies' spellings, so that a call with other policies uses what is there
     results = KeptResults[dict[str, PolicyRun]](path, dict[str, PolicyRun])
     # the answer's last token is not run: nothing is asked about what follows it
     following = [*tokens, *following_tokens(model, tokens, answer[:-1])]

@@ -210,7 +210,7 @@ def _looks_where_it_says() -> Answer:
     # of all heads of the trained model, the largest weight on the word that is said
     share = next(best.value for best in document.runs[0].best if best.score == "target")
     return Answer(
-        "yes" if share >= 0.5 else "no",
+        "yes" if share >= 0.5 else "no",  # to look at a word is to give it most of the weight
         (
             Slip(
                 "yes",

@@ -39,6 +39,7 @@ def _answer_lines(answer: MarkedAnswer, view: View) -> Lines:
     question = remark(f"{answer.number}. {localize(answer.question, view)}", view, style="bold")
     if answer.is_right is None:
         return question
+    # `or ""` is for the type checker: what is marked was answered
     text = safe(answer.answer or "", ascii=view.ascii)
     if answer.is_right:
         return stack(question, remark(say(view, "{answer}: right", answer=text), view))
@@ -48,7 +49,8 @@ def _answer_lines(answer: MarkedAnswer, view: View) -> Lines:
         answer=text,
         reason=localize(answer.reason, view),
     )
-    # quoted where a shell needs it, and no more
+    # words quoted where a shell needs it, and no more: shlex.quote would also quote a word of letters
+    # beyond ASCII, such as 猫
     words = [
         word if word.isalnum() or word == shlex.quote(word) else shell_text(word)
         for word in shlex.split(answer.command)

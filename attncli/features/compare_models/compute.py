@@ -48,7 +48,7 @@ MiniLM's 72 heads in 4 bits (Q4_0) is 0.0096, on one sentence."""
 LOGITS_TOGETHER = 2**23
 """Logits of a model that are in memory at once: 64 MiB of float64."""
 DIVERGENCES = 2.0e7
-"""Pairs of weights a second whose divergence is taken."""
+"""Pairs of weights (one of either model, for the same query and key) that are compared a second."""
 LAYER_STEP = 4e-3
 """Seconds of a layer in a run of a short text besides its products. Measured as 3 to 6 ms on one
 thread, on MiniLM's 12 and SmolLM2's 9 heads."""
@@ -171,18 +171,19 @@ def compare_cost(a: Model, b: Model, counts: Sequence[int]) -> CostEstimate:
         for tokens, texts in lengths.items():
             predicted = 0
             if predicts:
-                predicted = tokens
+                predicted = tokens  # logits after every token
             passes.append(PassCount(texts, tokens, predicted=predicted))
-        stored = 0
+        model_bytes_read = 0
         if not model.weights_in_memory:
-            stored = run.bytes_read * len(counts)
-        bytes_read += stored
-        # weights are read from the disk while layers are computed, or kept by the first run
-        seconds += max(seconds_of_passes(model, passes), stored / BYTES_READ_A_SECOND)
+            model_bytes_read = run.bytes_read * len(counts)  # every text reads all weights anew
+        bytes_read += model_bytes_read
+        # the disk is read while layers are computed: the slower of the two decides
+        seconds += max(seconds_of_passes(model, passes), model_bytes_read / BYTES_READ_A_SECOND)
+        # weights that stay in memory are read once, by the first run
         seconds += model.weights_in_memory / KEEPS
         seconds += LAYER_STEP * len(model.spec.blocks) * len(counts)
-        memory.update(run.memory)
-    heads = len(list(_places(a)))
+        memory.update(run.memory)  # a Counter adds what both models hold under one name
+    heads = len(list(_layers_and_heads(a)))
     pairs = heads * sum(texts * tokens**2 for tokens, texts in lengths.items())
     return CostEstimate(
         tokens=longest,
@@ -230,7 +231,7 @@ def model_change(
         progress((number + 1) / len(texts))
 
     # of each head the mean over texts with its interval, and the largest difference in any text
-    places = list(_places(a))
+    places = list(_layers_and_heads(a))
     js = np.stack([changed.js for changed in changed_texts])
     largest = np.stack([changed.largest for changed in changed_texts])
     heads = [
@@ -259,7 +260,7 @@ def model_change(
     return change, sum(changed.tokens for changed in changed_texts)
 
 
-def _places(model: Model) -> Iterator[tuple[int, int]]:
+def _layers_and_heads(model: Model) -> Iterator[tuple[int, int]]:
     """Yield each head of a model as (layer, head), in the order of layers."""
     for layer in model.spec.attending(EVERY):
         for head in range(model.spec.blocks[layer].attention.heads):
@@ -268,11 +269,12 @@ def _places(model: Model) -> Iterator[tuple[int, int]]:
 
 def refuse_other_heads(a: Model, b: Model, names: tuple[str, str]) -> None:
     """Raise InputError for models that have not the same heads in the same layers."""
-    first = list(_places(a))
-    second = list(_places(b))
-    if first == second:
+    heads_a = list(_layers_and_heads(a))
+    heads_b = list(_layers_and_heads(b))
+    if heads_a == heads_b:
         return
     hint: str = ""
+    # models of one width may be relatives, with single heads worth comparing
     if a.spec.d_model == b.spec.d_model:
         hint = message("--layer and --head, once for each, choose heads to compare")
     raise InputError(
@@ -284,8 +286,8 @@ def refuse_other_heads(a: Model, b: Model, names: tuple[str, str]) -> None:
         b=names[1],
         a_layers=len(a.spec.blocks),
         b_layers=len(b.spec.blocks),
-        a_heads=len(first),
-        b_heads=len(second),
+        a_heads=len(heads_a),
+        b_heads=len(heads_b),
     )
 
 
@@ -347,16 +349,17 @@ def _changed_text(
         compared = list(queries)
     js: list[float] = []
     largest: list[float] = []
-    last: tuple[Any, Any] | None = None
+    last: tuple[Any, Any] | None = None  # vectors after the last layer of a and of b
     predicts = all(reads_on(model.spec) and predicts_next(model) for model in (a, b))
+    # `idle` yields layers without attention, too: the last layer may be one
     runs = [iter(model.trace(list(tokens), keep=("weights",), idle=True)) for model in (a, b)]
-    for first, second in zip(*runs, strict=True):
-        if predicts and first.layer == len(a.spec.blocks) - 1:
-            last = (first.after, second.after)
-        if "weights" not in first.stages or "weights" not in second.stages:
-            continue
-        weights_a = np.asarray(a.backend.numpy(first.stages["weights"]), np.float64)[:, compared]
-        weights_b = np.asarray(b.backend.numpy(second.stages["weights"]), np.float64)[:, compared]
+    for trace_a, trace_b in zip(*runs, strict=True):  # of one layer
+        if predicts and trace_a.layer == len(a.spec.blocks) - 1:
+            last = (trace_a.after, trace_b.after)
+        if "weights" not in trace_a.stages or "weights" not in trace_b.stages:
+            continue  # a layer without attention
+        weights_a = np.asarray(a.backend.numpy(trace_a.stages["weights"]), np.float64)[:, compared]
+        weights_b = np.asarray(b.backend.numpy(trace_b.stages["weights"]), np.float64)[:, compared]
         for head_a, head_b in zip(weights_a, weights_b, strict=True):
             # a row that sees nothing has no weights
             rows = (head_a.sum(-1) > 0) & (head_b.sum(-1) > 0)
@@ -366,7 +369,8 @@ def _changed_text(
                 mean = float(divergences.mean())
             js.append(mean)
             difference = head_b - head_a
-            largest.append(float(difference.flat[int(np.abs(difference).argmax())]))
+            largest_index = int(np.abs(difference).argmax())  # in the flattened [query, key]
+            largest.append(float(difference.flat[largest_index]))
     logprob = None
     agreement = None
     next_words = None
@@ -399,26 +403,27 @@ def _predictions(
     count = len(tokens)
     numbers = np.asarray([token.id for token in tokens], np.int64)
     sums = np.zeros(2)
-    same = 0
-    ends: list[Floats] = []
-    # some positions at a time; the first one tells how large the vocabulary is
+    agreement = 0
+    rows_after: list[Floats] = []  # of the latest position, so in the end of the last
+    # as many positions at a time as LOGITS_TOGETHER allows; the first is alone, as only its logits
+    # tell how large the vocabulary is
     step = 1
     start = 0
     while start < count:
         stop = min(start + step, count)
-        choices = []
-        ends = []
-        for place, (model, vector) in enumerate(zip(models, vectors, strict=True)):
+        choices = []  # the likeliest token after each position, [model][position]
+        rows_after = []
+        for index, (model, vector) in enumerate(zip(models, vectors, strict=True)):
             logits = np.asarray(model.backend.numpy(model.logits(vector[start:stop])), np.float64)
             rows = log_softmax(logits)
-            following = numbers[start + 1 : stop + 1]
-            sums[place] += float(rows[np.arange(len(following)), following].sum())
+            following = numbers[start + 1 : stop + 1]  # one fewer at the end of the text
+            sums[index] += float(rows[np.arange(len(following)), following].sum())
             choices.append(rows.argmax(-1))
-            ends.append(rows[-1])
+            rows_after.append(rows[-1])
             step = max(1, LOGITS_TOGETHER // rows.shape[-1])
-        same += int((choices[0] == choices[1]).sum())
+        agreement += int((choices[0] == choices[1]).sum())
         start = stop
-    return sums, same, ends
+    return sums, agreement, rows_after
 
 
 def _number(interval: MeanInterval) -> ChangedNumber:
@@ -447,7 +452,7 @@ def _log_probability(texts: Sequence[_ChangedText]) -> LogProbability | None:
     """The document's part about ln p per token in either model, over the texts of two tokens or
     more; None where there is none, and for models that predict no next token."""
     sums = []
-    sizes = []
+    sizes = []  # tokens that were predicted: all but a text's first
     for text in texts:
         if text.logprob is not None and text.tokens > 1:
             sums.append(text.logprob)
@@ -457,7 +462,7 @@ def _log_probability(texts: Sequence[_ChangedText]) -> LogProbability | None:
     by_text = np.stack(sums)  # [text, model], A first
     counts = np.asarray(sizes)
     means = by_text.sum(0) / counts.sum()
-    (interval,) = ratio_intervals(by_text[:, 1:] - by_text[:, :1], counts)
+    (interval,) = ratio_intervals(by_text[:, 1:] - by_text[:, :1], counts)  # B − A, one column
     return LogProbability(
         a=float(means[0]), b=float(means[1]), difference=_number(interval), tokens=int(counts.sum())
     )
@@ -466,6 +471,7 @@ def _log_probability(texts: Sequence[_ChangedText]) -> LogProbability | None:
 def _agreement(texts: Sequence[_ChangedText]) -> ChangedNumber | None:
     """The share of tokens after which both models find the same next token likeliest, with its
     interval; None for models that predict none."""
+    # of every text, or of none: the same models ran them all
     counts = [text.agreement for text in texts if text.agreement is not None]
     if not counts:
         return None

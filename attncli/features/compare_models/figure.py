@@ -61,5 +61,6 @@ def compare_models_figure(
         view, "line: {beyond}, above which a head counts as moved", beyond=f"{change.beyond:g}"
     )
     drawing.text(0, top + 20, note, size=8.5, quiet=True)
+    # the longest bar: that of the first head, which moved most, or the bound; never 0
     most = max(heads[0].js.mean, change.beyond, SAME)
     draw_bars(drawing, bars, top + 32, most=most)

@@ -76,7 +76,7 @@ def cost(
         rounds=rounds,
         rows=rows,
         dtype=dtype,
-        masks=[request.mask(mask)] if mask else [],
+        masks=[request.mask(mask)] if mask else [],  # several are one mask: what all of them show
         model=described,
         timed=measure,
         note=environment.note,

@@ -45,8 +45,8 @@ ENCODER_ONLY = message(
     " counted"
 )
 BLOCKS = 256
-"""Blocks of rows at either end, and in between, whose reach is looked at; all of them up to three
-times as many.
+"""How many blocks of rows `reach` looks at from the start, from the end, and in between; it looks at
+all blocks where there are at most three times as many.
 """
 POINTS = 13
 """Lengths at which the growth is computed."""
@@ -55,9 +55,13 @@ POINTS = 13
 class Sizes(Struct, frozen=True):
     """What the costs are computed for.
 
+    n: tokens.
+    d_model: width of the token vectors, and of the recurrent network.
+    heads, d_k, d_v: of the attention layer; widths of a head's queries and keys, and of its values.
+    dtype: the type of the numbers, whose bytes are counted.
+    window: keys of a decoder's window, the query's own included.
+    chunk, rounds: tokens of a chunk of hash attention, and how often it hashes.
     rows: query rows at a time when streaming.
-    window: keys of a decoder's window.
-    chunk, rounds: of hash attention.
     masks: more masks to compare.
     """
 
@@ -99,6 +103,7 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
     n = sizes.n
     item = ITEM[sizes.dtype]
     per_pair = sizes.d_k + sizes.d_v  # multiply-adds of q·k and w·v
+    growth_laws = {"full": "n²", "causal": "n²/2", "window": "n·w"}  # any other mask has none
     window = Window(sizes.window - 1, 0)  # keys before the query, and none after it
     masks: list[tuple[VariantName, Mask]] = [
         ("full", Everywhere()),
@@ -130,7 +135,7 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
                 streamed_bytes=sizes.heads * item * block_rows * block_keys,
                 steps=1,
                 path=path,
-                grows={"full": "n²", "causal": "n²/2", "window": "n·w"}.get(name),
+                grows=growth_laws.get(name),
             )
         )
     return [*rows, _hash_variant(sizes), _recurrent_variant(sizes)]
@@ -138,13 +143,15 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
 
 def reach(mask: Mask, n: int, rows: int) -> int:
     """The most keys that any block of `rows` query rows has to look at; of very many blocks, the
-    first, the last and some between."""
-    starts: Sequence[int] = range(0, n, rows)
+    first, the last and some between stand for all, so that millions of tokens take no time."""
+    starts: Sequence[int] = range(0, n, rows)  # the first row of each block
     if len(starts) > 3 * BLOCKS:
-        between = starts[BLOCKS : -BLOCKS : (len(starts) - 2 * BLOCKS) // BLOCKS]
+        step = (len(starts) - 2 * BLOCKS) // BLOCKS
+        between = starts[BLOCKS:-BLOCKS:step]
         starts = [*starts[:BLOCKS], *between, *starts[-BLOCKS:]]
-    ends = (span(mask, start, min(start + rows, n) - 1, n) for start in starts)
-    return max(high - low for low, high in ends)
+    # keys [low, high) outside which no row of the block sees anything
+    key_ranges = (span(mask, start, min(start + rows, n) - 1, n) for start in starts)
+    return max(high - low for low, high in key_ranges)
 
 
 def _hash_variant(sizes: Sizes) -> Variant:
@@ -152,8 +159,8 @@ def _hash_variant(sizes: Sizes) -> Variant:
     chunk of them sees itself and the chunk before."""
     n = sizes.n
     item = ITEM[sizes.dtype]
-    span = min(2 * sizes.chunk, n)  # keys of a query: its own chunk and the one before
-    pairs = n * span * sizes.rounds
+    keys_per_query = min(2 * sizes.chunk, n)  # its own chunk and the one before
+    pairs = n * keys_per_query * sizes.rounds
     # a direction and its opposite are two buckets: half as many products as buckets
     hashing = n * sizes.d_k * (sizes.buckets // 2) * sizes.rounds
     return Variant(
@@ -168,10 +175,10 @@ def _hash_variant(sizes: Sizes) -> Variant:
         pairs=pairs,
         multiply_adds=sizes.heads * (pairs * (sizes.d_k + sizes.d_v) + hashing),
         score_bytes=sizes.heads * item * pairs,
-        streamed_bytes=sizes.heads * item * min(sizes.rows, n) * span,
+        streamed_bytes=sizes.heads * item * min(sizes.rows, n) * keys_per_query,
         steps=1,
-        path=None,
-        grows="n·c + n²/c",
+        path=None,  # two tokens meet in a layer where their hashes happen to agree
+        grows="n·c + n²/c",  # the pairs, and each token's products with n/c directions
     )
 
 
@@ -257,8 +264,9 @@ def cache_numbers(spec: Attention, n: int) -> int:
     """How many numbers of keys and values one layer keeps when n tokens have been generated.
 
     It keeps those that a later query can still see, such as a window's. With latent attention
-    these are the narrow vector and the rotated part of the key, from which all heads' keys and
-    values are computed again. A layer that reads another layer's keys and values keeps 0.
+    these are the narrow vector (`latent.keys` wide) and the rotated part of the key that all heads
+    share (`latent.straight` wide), from which all heads' keys and values are computed again. A
+    layer that reads another layer's keys and values keeps 0.
 
     Source: DeepSeek-AI, DeepSeek-V2, 2024, 2.1.2.
     """
@@ -274,13 +282,14 @@ def cache_numbers(spec: Attention, n: int) -> int:
 def kept_keys(mask: Mask, n: int) -> int:
     """How many of n keys a later query can still see: a window's, a chunk's, or all."""
     match mask:
-        case Window(left=int(left), right=0):
-            return min(n, left + 1)
+        case Window(left=int(left), right=0):  # a decoder's; open to the left, `left` is None
+            return min(n, left + 1)  # the query's own key, too
         case Chunk(size=size):
             return min(n, size)
         case AllOf(parts=parts):
+            # a key must be visible under every part, so the narrowest part decides
             return min(kept_keys(part, n) for part in parts)
-        case _:
+        case _:  # every other mask may show any key to a later query
             return n
 
 
@@ -335,9 +344,9 @@ def cost(
         rows: Query rows at a time when streaming.
         dtype: The type of the numbers.
         masks: Further variants, as `--mask` spells them.
-        model: A model whose layers are told as well.
+        model: A model whose layers are counted as well, each with its own sizes.
         timed: Whether one layer is also timed on this machine.
-        note: Is told what is being timed.
+        note: Called with a message on what is timed next.
 
     Returns:
         What `attn cost --json` writes.
@@ -377,18 +386,20 @@ def cost(
         d_k = d_v = width // count
     sizes = Sizes(n, width, count, d_k, d_v, dtype, window, chunk, rounds, rows, parsed)
     check_sizes(sizes)
-    return _cost_document(sizes, model=model, timings=measure(sizes, note=note) if timed else ())
+    timings: Sequence[Timing] = ()
+    if timed:
+        timings = measure(sizes, note=note)
+    return _cost_document(sizes, model=model, timings=timings)
 
 
 def _cost_document(
     sizes: Sizes, *, model: Model | None = None, timings: Sequence[Timing] = ()
 ) -> CostDocument:
-    """The `attn.cost/1` document. Raises UsageError for sizes below 1.
+    """The `attn.cost/1` document for sizes that `check_sizes` let pass.
 
-    model: one whose layers are told as well, None for none.
+    model: one whose layers are counted as well, None for none.
     timings: times from `measure`.
     """
-    check_sizes(sizes)
     layers, total = ([], None) if model is None else model_cost(model, sizes.n, sizes.rows)
     # multiply-adds of W_Q and W_K (d_k columns each) and of W_V and W_O (d_v each) in all heads
     projections = sizes.n * sizes.d_model * sizes.heads * (2 * sizes.d_k + 2 * sizes.d_v)
@@ -420,9 +431,11 @@ def _cost_document(
 MOST_BYTES = 4 * 2**30
 """Dense scores with their copies may take this much."""
 COPIES = 4
+"""Arrays [head, query, key] that dense attention holds at once: scores, weights and their copies."""
 ENOUGH = 0.4
-"""Seconds after which a run is not repeated again; at most `REPEATS` times."""
+"""Seconds after which a run is not repeated again, so that all variants take a few seconds."""
 REPEATS = 7
+"""How often a run is timed at most."""
 
 
 def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore) -> list[Timing]:
@@ -436,7 +449,6 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
     seed: of q, k and v.
     note: called with a message on what is timed next.
     """
-    # dense attention holds about `COPIES` arrays [head, query, key] at once
     least_bytes = COPIES * sizes.heads * sizes.n**2 * ITEM[sizes.dtype]
     if least_bytes > MOST_BYTES:
         raise LimitError(
@@ -449,6 +461,7 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
             most_bytes=MOST_BYTES / 2**30,
         )
     work: dict[str, int] = {variant.name: variant.multiply_adds for variant in variant_costs(sizes)}
+    # the streamed and the fused run compute what the dense one computes
     work_ratios = {"full": 1.0, "streamed": 1.0, "fused": 1.0} | {
         name: work[name] / work["full"] for name in ("causal", "window", "rnn")
     }
@@ -485,7 +498,8 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
 
 
 def _durations(run: Callable[[], object]) -> list[float]:
-    """Seconds of each of several runs, after one that is not timed."""
+    """Seconds of each of several runs, after one that is not timed: the first also loads libraries
+    and asks for memory."""
     run()
     durations: list[float] = []
     while len(durations) < REPEATS and sum(durations) < ENOUGH:
@@ -519,6 +533,7 @@ def _timed_variants(
             stream, backend, q, k, v, rule(mask), rows=sizes.rows, keep=(), on_block=ignore_block
         )
 
+    # first: the others are compared with it. It keeps its weights, as dense attention does
     yield "full", lambda: attend(backend, q, k, v, rule(Everywhere()), keep=("weights",))
     yield "streamed", stream_mask(Everywhere())
     yield "causal", stream_mask(Causal())

@@ -242,6 +242,7 @@ def _crossing_sentences(document: CostDocument, view: View) -> Iterator[str]:
         width=width,
     )
     recurrent = 2 * document.n * document.d_model**2  # multiply-adds of its two matrices
+    # both grow as n: what holds at this n holds at every other
     if document.projections >= recurrent:
         yield say(view, "With its projections, left out here, attention takes more at every n.")
     yield say(
@@ -271,7 +272,7 @@ def _layers(document: CostDocument, view: View) -> Lines:
     first = 0  # of the layers that share the next row
     for index, layer in enumerate(layers):
         if index + 1 < len(layers) and _costs_alike(layer, layers[index + 1]):
-            continue
+            continue  # the next layer belongs to the same row
         if first == index:
             place = f"{first}"
         else:
@@ -340,7 +341,13 @@ def _measured_times(document: CostDocument, view: View) -> Lines:
         "(OPENBLAS_NUM_THREADS changes that), torch its own."
     )
     body = table(
-        columns, rows, view, align=align, title="measured on this machine", note=note, bars=5
+        columns,
+        rows,
+        view,
+        align=align,
+        title="measured on this machine",
+        note=note,
+        bars=5,  # the sixth column
     )
     return stack(body, remark(meanings, view))
 

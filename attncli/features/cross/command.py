@@ -130,7 +130,7 @@ def cross(
     # the first layer tells how many heads there are in each; seeded weights have one attention,
     # which looks at the other text, in place of a cross-attention
     first = decoder.blocks[0].cross or decoder.blocks[0].attention
-    if pairs := request.named_heads(decoder, setup.model):
+    if pairs := request.named_heads(decoder, setup.model):  # heads such as L5H11
         layers, heads = HeadSelection(pairs=pairs).layers_and_heads("--head")
     else:
         layers = request.numbers(setup.model.layer, "layer", len(decoder.blocks))
@@ -159,6 +159,7 @@ def cross(
         from attncli.features.cross.page import page_start
         from attncli.measure.run_record import cross_record
 
+        # without notes on ambiguous names: they were written above
         sides = cross_sides(texts, words=words, query=query, key=end)
         record = cross_record(loaded_model, texts, layers=layers, heads=heads, words=sides.merged)
         start = page_start(document)

@@ -127,7 +127,7 @@ def cross(
 
     # seeded weights are one attention that looks at another text; checkpoints have one of its own
     is_learned = model.identity.source == "checkpoint"
-    part: Literal["attn", "cross"] = "cross" if is_learned else "attn"
+    tensor_part: Literal["attn", "cross"] = "cross" if is_learned else "attn"
     row_tokens = _row_tokens(texts, sides)
     leave_out: Sequence[LeftOutKind] = ()
     if not all_links:
@@ -138,7 +138,7 @@ def cross(
     parts: list[CrossLayer] = []
     shapes: list[ShapeRow] = []
     empty: list[EmptyRow] = []
-    specs: list[Attention] = []
+    specs: list[Attention] = []  # of each layer's cross-attention
     total: Floats = np.zeros((len(sides.rows), len(sides.keys)))  # weights, summed over heads
 
     # the run, layer by layer
@@ -146,14 +146,14 @@ def cross(
         head_numbers = sorted(numbers_of(heads, spec.heads))
         weights = np.asarray(model.backend.numpy(trace.stages["weights"]), np.float64)
         if not shapes:  # they are the same in every layer
-            formulas = projection_formulas(model, trace.layer, part)
+            formulas = projection_formulas(model, trace.layer, tensor_part)
             rows = shape_rows(trace, spec, formulas)
             shapes = _cross_shapes(rows, len(texts.keys), int(model.spec.d_model))
         part_of_layer = _document_layer(model.backend, trace, head_numbers)
         if sides.merged is not None:
             part_of_layer = _between_words(part_of_layer, sides.merged)
             weights = sides.merged.merge(weights)
-        else:
+        else:  # empty rows are numbered by tokens, and so are not told of words
             empty += empty_rows(model.backend, trace, head_numbers)
         weights = weights[:, sides.rows]
         parts.append(_with_rows(part_of_layer, sides))
@@ -162,9 +162,11 @@ def cross(
         total = total + weights[..., : len(sides.keys)].sum(axis=0)
         specs.append(spec)
 
-    # blocks of these attentions alone, so that header lines speak of the cross-attention
+    # a model whose blocks are these attentions alone, so that its part of the document, which screens
+    # put into the header, speaks of the cross-attention
     cross_model = replace(model, spec=replace(model.spec, blocks=tuple(map(Block, specs))))
-    decoder = model.spec.decoder or model.spec
+    decoder = model.spec.decoder or model.spec  # seeded weights have none
+    # the backend that the decoder chose for a text of this length
     computing = replace(model, spec=decoder).compute_backend(len(texts.queries))
     warnings = [*model.warnings]
     if model.spec.decoder is not None:
@@ -515,7 +517,9 @@ def _said_tokens(decoder: Model, text: Text) -> list[Token] | None:
     """The tokens of a text that its decoder reads one token late: each is what the query at its place
     predicts. None for a decoder that reads a text as it is."""
     late = decoder.tokenizer
-    if not isinstance(late, ShiftedTokenizer) or late.start is None or text.chat is not None:
+    if not isinstance(late, ShiftedTokenizer) or late.start is None:
+        return None
+    if text.chat is not None:  # a chat's template, and not this tokenizer, says where it starts
         return None
     return late.tokenizer.encode(text.text)
 
@@ -608,6 +612,7 @@ def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Sele
     keys = len(texts.keys)
     spec = model.spec.decoder or model.spec
     most_heads = max((block.cross or block.attention).heads for block in spec.blocks)
+    # each text chooses its type by its length: the wider one stands for both
     compute_dtypes = {model.compute_backend(count).dtype for count in (queries, keys)}
     compute_dtype = "float64" if "float64" in compute_dtypes else "float32"
 
@@ -616,7 +621,7 @@ def cross_memory(model: Model, texts: CrossTexts, layers: Selection, heads: Sele
     side_bytes = 0
     if model.spec.decoder is not None:
         pairs += queries * queries  # the decoder's attention to its own text
-        last_layer = len(model.spec.blocks) - 1
+        last_layer = len(model.spec.blocks) - 1  # all layers before it run, too
         encoder = estimate(model.spec, keys, layers=[last_layer], dtype=compute_dtype)
         decoder = estimate(spec, queries, layers=layers, kept_stages=0, dtype=compute_dtype)
         side_bytes = max(encoder.peak, decoder.peak)

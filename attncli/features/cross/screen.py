@@ -204,13 +204,14 @@ def cross_alignment(document: CrossDocument, view: View) -> Lines:
         alignment = document.alignment[:ALIGNED]
     columns = ["query", "", message("best key"), "weight", ""]
     align = ["left", "left", "left", "right", "left"]
-    room = max(min(view.width - 48, 24), 0)  # cells of the bars, of what the other columns leave
+    # cells of the longest bar: 24, or what the other columns, which take 48, leave
+    room = max(min(view.width - 48, 24), 0)
     left_out = _special_note(document, view)
     if left_out:
         columns.append(message("special"))
         align.append("right")
         room = max(room - SPECIAL_WIDTH, 0)
-    bar_column = 4
+    bar_column = 4  # its index
     if document.said is not UNSET:  # a column of what is said, behind the query's
         bar_column = 5
         room = max(room - SAID_WIDTH, 0)
@@ -249,6 +250,7 @@ def _head_tables(part: str, document: CrossDocument, view: View) -> Lines:
     blocks = []
     for layer, head in heads_shown:
         place = spoken_head(layer, head.head)
+        # of an output; tables of scores and weights have notes of their own
         note = message("{place} · one vector per query", place=place)
         blocks.append(head_table(part, head, place, queries, keys, view, note=note))
     if part == "weights":
@@ -271,7 +273,8 @@ def _key_heads(document: CrossDocument, view: View) -> Lines:
     if has_special:
         columns.append(message("without special tokens"))
         align.append("right")
-    room = max(min(view.width - 56, 24), 0)  # cells of the bars, of what the other columns leave
+    # cells of the longest bar: 24, or what the other columns, which take 56, leave
+    room = max(min(view.width - 56, 24), 0)
     rows = []
     for row in rows_shown:
         cells = [
@@ -358,11 +361,11 @@ def _key_sentences(document: CrossDocument, view: View) -> list[str]:
     assert document.key_heads is not UNSET
     query, key = _asked_ends(document, view)
     first = document.key_heads[0]  # the largest weight comes first
+    if first.rank is None:  # the mask hides it even in the head with the largest weight
+        return [say(view, "The mask hides {key} from {query}.", query=query, key=key)]
     places = {"query": query, "key": key, "head": say(view, spoken_head(first.layer, first.head))}
     share = percent(first.weight)
     most = message("{query} gives {key} most in {head}: {share} of its weight, rank {rank}.")
-    if first.rank is None:
-        return [say(view, "The mask hides {key} from {query}.", query=query, key=key)]
     sentences_said = [say(view, most, share=share, rank=first.rank, **places)]
     has_special = any(row.beyond_special is not UNSET for row in document.key_heads)
     count = len(document.key_heads)

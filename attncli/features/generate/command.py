@@ -99,8 +99,9 @@ def check_continuation(options: GenerateOptions, environment: Environment) -> No
         return
     if options.sample_seed is not None and not options.temperature:
         raise refused_value("--sample-seed", options.sample_seed, "--temperature above 0 as well")
-    about = subjects_of(*CONTINUATION)
+    about = subjects_of(*CONTINUATION)  # what each of its options is about, by the option's name
     refuse_beside(environment, "--generate", about, subject=RUN | DELIVERY)
+    # later checks, such as of --json, then tell of a continuation's options, not of a run's
     environment.subjects = about
 
 
@@ -123,8 +124,8 @@ def write_continuations(
     seed, setup = _seed_of_draws(environment, options, setup)
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, many_runs=True)
     layers, heads = layers_and_heads(loaded_model, setup.model)
-    assert options.generate is not None
-    rows = output.json or output.ndjson
+    assert options.generate is not None  # else this is not called
+    rows = output.json or output.ndjson  # whether the new tokens' rows of weights are kept
     # without a temperature: 0, for the likeliest token each time
     continuation = GenerateRequest(
         options.generate, options.temperature or 0.0, seed, layers, heads, rows
@@ -142,7 +143,8 @@ def write_continuations(
             "a shorter text, or a smaller --generate",
         )
         if rows:
-            # about 20 bytes of JSON for each weight; of chosen heads one is counted at least
+            # about 20 bytes of JSON for each weight. How many heads were chosen is not counted: one at
+            # least, so that nothing small is refused
             kept_heads = 1
             if layers is EVERY and heads is EVERY:
                 kept_heads = sum(block.attention.heads for block in loaded_model.spec.blocks)
@@ -208,9 +210,10 @@ class ContinuationPage(Struct, frozen=True, kw_only=True):
         prompt = len(document.tokens)
         tokens = tokens_of([*document.tokens, *document.generated])
         record = run_record(command.model, text, tokens, layers=self.layers, heads=self.heads)
-        # beside the regions of the prompt, the new tokens are a band of their own
+        # beside the regions of the prompt, the new tokens are a band (name, first, stop) of their own
         bands = list(bands_of(document))
         if document.regions:
             bands.append((in_languages(message("new tokens")), prompt, len(tokens)))
+        # the page begins at the first new token; at the last of the prompt where none was added
         start = {"query": str(min(prompt, len(tokens) - 1))}
         write_run_page(command.page, document, record, command.view.lang, start=start, bands=bands)

@@ -178,6 +178,7 @@ class GenerateRequest(Struct, frozen=True):
     layers, heads: whose attention is kept.
     rows: whether the weights themselves are held.
     regions: of the prompt, to each of which the weights are summed.
+    weighing: which keys' weights are multiplied, and by which factor; None for none.
     """
 
     count: int
@@ -288,7 +289,7 @@ def _continue_text(
     if past is None:
         past = {}
     logits = _run_tokens(model, tokens, past, request)
-    rest = resting_keys(tokens, model.identity.source)
+    rest = resting_keys(tokens, model.identity.source)  # booleans, [key of the prompt]
     measured_regions = _with_rest(request.regions, rest)
     steps: list[GenerateStep] = []
     new: list[Token] = []
@@ -309,7 +310,7 @@ def _continue_text(
         heads = looking.heads
         means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
         context, generated_share, per_key = (float(value) for value in np.mean(means, 0))
-        # of each head [region]; `evens` have further sets behind the regions asked for
+        # of each head [region]; `evens` are of all measured regions, those asked for first
         region_shares = [head.regions for head in heads if head.regions is not UNSET]
         steps.append(
             GenerateStep(
@@ -590,6 +591,7 @@ def _choose_token(
     shares = _probabilities(logits, request)
     if request.temperature > 0:
         # a number between 0 and 1 that seed and position fix, looked up in the cumulated shares
+        # (`integers` gives whole ones below 2³²)
         draw = (float(integers(request.seed, f"sample\0{position}", 1)[0]) + 0.5) / 2**32
         place = int(np.searchsorted(np.cumsum(shares), draw))
         token_id = min(place, shares.size - 1)  # rounding may leave the last sum below the draw
@@ -614,7 +616,8 @@ def continuation_text(
         near = ids[max(index - NEAR, 0) : index]
         before = model.tokenizer.text_of(near)
         now = model.tokenizer.text_of([*near, ids[index]])
-        # a character's last byte takes the place of U+FFFD
+        # a character's last byte takes the place of U+FFFD: what `before` ends with, and `now` does not
+        # have, is taken from the text again
         common = len(commonprefix([before, now]))  # noqa: RUF071 - characters, not folders
         text = text[: max(len(text) - len(before) + common, 0)]
         start = len(text)

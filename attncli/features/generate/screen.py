@@ -30,7 +30,7 @@ from attncli.mechanism.spec import head_label
 
 BAR = 12
 TINY = 1e-9
-"""What is left at least where nearly all weight rests."""
+"""The weight that counts as not at rest at least, so that nothing is divided by 0."""
 
 
 def generate_screen(document: GenerateDocument, view: View) -> Lines:
@@ -115,6 +115,7 @@ def _lookback(document: GenerateDocument, view: View) -> Lines:
     texts = [token.text for token in (*document.tokens, *document.generated)]
     rows = []
     for token, step in zip(document.generated, document.steps, strict=True):
+        # of each head that looks at a key beyond those where it rests
         tops = [(head, top) for head in step.heads if (top := _top_key(head))]
         looks = "-"
         if tops:
@@ -186,6 +187,8 @@ def _heads(document: GenerateDocument, view: View) -> Lines:
     new tokens; of the attention that does not rest on the first token and the like, where the
     document separates that.
     """
+    # by (layer, head): sums over the new tokens of the weight on the prompt, without what rests, and
+    # on what was generated
     prompt: dict[tuple[int, int], float] = {}
     generated: dict[tuple[int, int], float] = {}
     for step in document.steps:
@@ -196,11 +199,14 @@ def _heads(document: GenerateDocument, view: View) -> Lines:
                 rest = head.rest
             prompt[place] = prompt.get(place, 0.0) + head.context - rest
             generated[place] = generated.get(place, 0.0) + head.generated
-    shares = {
-        place: part / (part + generated[place]) if part + generated[place] > 0 else float("nan")
-        for place, part in prompt.items()
-    }
-    grid = head_grid((*place, share) for place, share in shares.items())
+    cells = []
+    for place, on_prompt in prompt.items():
+        total = on_prompt + generated[place]
+        share = float("nan")  # all of the head's weight rests
+        if total > 0:
+            share = on_prompt / total
+        cells.append((*place, share))
+    grid = head_grid(cells)
     note = message("lookback of each head over all new tokens; rows: layers, columns: heads")
     if _has_rest(document):
         note = message(
@@ -289,8 +295,9 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
     if document.regions is UNSET:
         return
     names = [quote_text(region_name(region.name, view), view) for region in document.regions]
-    # columns: the regions, perhaps "rest", what is new; as shares of the weight that does not rest
+    # the first columns are the regions; as shares of the weight that does not rest
     means = _region_shares(document).mean(0) / max(1 - rest, TINY)
+    # indexes of the regions that are looked at most
     order = sorted(range(len(names)), key=lambda place: -means[place])[:MOST_REGIONS]
     shares = [
         message("{share} is in {region}", share=percent(means[place], 1), region=names[place])
@@ -300,6 +307,7 @@ def generate_sentences(document: GenerateDocument, view: View) -> Iterator[str]:
     if _has_rest(document):
         template = message("Of the weight that does not rest {shares}.")
     yield say(view, template, shares=listing(shares))
+    # the regions' shares if a token looked at every key alike, [token][region]
     even = [
         step.even if step.even_beyond_rest is UNSET else step.even_beyond_rest
         for step in document.steps
@@ -322,7 +330,7 @@ def _sureness(document: GenerateDocument, view: View) -> Iterator[str]:
     probabilities = [step.probability for step in document.steps]
     least = int(np.argmin(probabilities))
     templates = [(0, message("First came {token} with {share}{among}."))]
-    if least:
+    if least:  # not the first, which is told anyway
         templates.append((least, message("Least likely was {token}: {share}{among}.")))
     for place, template in templates:
         step = document.steps[place]

@@ -81,7 +81,7 @@ def guide(
 
     _check_screen_options(environment, output, markdown, notebook, html)
     _check_options(page, search, markdown)
-    text = None
+    text = None  # the Markdown of the page or of the glossary's word, if there is one
     if page is not None:
         view = _in_language_of(page, view, entries=True)
         text = _text_of(page, view.lang)
@@ -96,17 +96,18 @@ def guide(
         return
     if text is not None:
         lines = draw_markdown(text, view)
-    elif page is not None:
+    elif page is not None:  # a word that the glossary does not have
         lines = _search_for_page(page, view, markdown)
     elif search is not None:
         lines = _search(search, view)
     else:
         lines = contents(guide_pages.titles(view.lang), view)
+    # lists of sections and of pages are short: only a page goes through a pager
     if text is not None and _show_in_pager(as_text(lines, view), environment, pager):
         return
     screens: Iterable[Lines] = _split_into_screens(lines, view, environment)
     if pager is False:
-        screens = (lines,)
+        screens = (lines,)  # the whole at once
     for index, screen in enumerate(screens):
         if index > 0 and wait_for_key(message("— any key for more, q ends —"), view, environment):
             return
@@ -172,7 +173,7 @@ def _check_screen_options(
     nothing is drawn there."""
     silent = {"--markdown": markdown, "--notebook": notebook, "--html": html}
     options = [name for name, value in silent.items() if value]
-    if not options or output.color == "never":
+    if not options or output.color == "never":  # which asks for what is done anyway
         return
     for screen_option in environment.options_without(DATA):
         what = message(
@@ -383,6 +384,7 @@ def search_results(word: str, sections: Sequence[Section], view: View) -> Lines:
     from attncli.language import say
 
     shown = sections[:MOST_SECTIONS]
+    # cells for the second column: 4 are between and beside the columns; 20 on the narrowest screens
     room = max(view.width - max(len(section.name) for section in shown) - 4, 20)
     rows = []
     for section in shown:

@@ -83,10 +83,7 @@ def notebook(section: CourseSection) -> dict[str, object]:
     command as a cell to run. What a command prints is left out, so that readers predict it first.
     """
     cells: list[dict[str, object]] = [_cell("markdown", f"# {section.title}", 0)]
-    for source in _cell_sources(section.body):
-        kind = "markdown"
-        if source.startswith("!"):
-            kind = "code"
+    for kind, source in _cell_sources(section.body):
         cells.append(_cell(kind, source, len(cells)))
     return {
         "cells": cells,
@@ -99,9 +96,9 @@ def notebook(section: CourseSection) -> dict[str, object]:
     }
 
 
-def _cell_sources(body: str) -> Iterator[str]:
-    """Yield the sources of a section's cells in order: prose, and each command with the `!` before
-    it by which a notebook runs it in a shell.
+def _cell_sources(body: str) -> Iterator[tuple[str, str]]:
+    """Yield the cells of a section in order as (kind, source): prose ("markdown"), and each command
+    ("code") with the `!` before it by which a notebook runs it in a shell.
 
     body: the section's Markdown, without its title.
     """
@@ -109,15 +106,15 @@ def _cell_sources(body: str) -> Iterator[str]:
     for block in FENCE.finditer(body):
         prose = body[place : block.start()].strip()
         if prose:
-            yield prose
+            yield "markdown", prose
         for command in commands_of(block[0]):
             # in such a line a notebook puts values in place of names in braces or after a dollar
             shell = command.replace("$", "$$").replace("{", "{{").replace("}", "}}")
-            yield f"!{shell}"
+            yield "code", f"!{shell}"
         place = block.end()
     prose = body[place:].strip()
     if prose:
-        yield prose
+        yield "markdown", prose
 
 
 def _cell(kind: str, source: str, number: int) -> dict[str, object]:

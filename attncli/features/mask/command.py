@@ -90,8 +90,8 @@ def mask(
     _refuse_unused_options(environment, bias, model, spec or [], seed)
     count = n
     if count is None:
-        count = positions_of(masks)
-    check_positions(count)
+        count = positions_of(masks)  # those of a mask file, else 16
+    check_positions(count)  # before a model is loaded
     loaded_model = None
     layer_index = 0
     if model is not None:
@@ -108,6 +108,7 @@ def mask(
         )
     score_bias = None
     if loaded_model is not None:
+        # of distances up to count − 1, as far apart as two of the positions can be
         score_bias = model_bias(loaded_model, layer_index, head, count - 1)
     elif bias is not None:
         score_bias = named_bias(bias, head, num_heads, count - 1)

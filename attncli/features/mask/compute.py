@@ -266,6 +266,7 @@ def _bias_part(bias: Bias, mask: Mask, n: int, seed: int) -> BiasPart:
     j = np.arange(n)[None, :]
     matrix = bias.values[j - i + reach]  # the value of distance 0 stands at index `reach`
     visibility = np.zeros((n, n), bool)
+    # blocks of query rows from `start` on, each with its keys low..high-1 alone
     for start, low, high, rows in visible_rows(bound(mask, n, n, seed), n, n):
         visibility[start : start + len(rows), low:high] = rows
     part = replace(part, before=matrix, after=np.where(visibility, matrix, np.nan))

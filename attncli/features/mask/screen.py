@@ -34,6 +34,8 @@ from attncli.language import contextual, message, plural, say, say_each
 AXES = message("rows: queries i, columns: keys j, both from 0")
 NUMBERED = 16
 """Positions up to which a bias is printed as numbers."""
+MOST_NUMBERED_ROWS = 40
+"""Rows of a large map that have their numbers beside them at most, so that it stays calm."""
 
 
 def mask_screen(document: MaskDocument, view: View) -> Lines:
@@ -55,7 +57,10 @@ def mask_rows(document: MaskDocument) -> Iterable[list[object]]:
         "unseen_keys",
         "says",
     ]
-    for part in [*document.masks, *([document.combined] if document.combined else [])]:
+    parts = list(document.masks)
+    if document.combined:  # of several masks
+        parts.append(document.combined)
+    for part in parts:
         keys = part.keys_per_query
         yield [
             part.spec,
@@ -169,17 +174,21 @@ def _draw_masks(parts: Sequence[MaskPart], view: View, *, title: str = "") -> Li
     blocks = []
     for part in parts:
         shares = _shares(part)
-        block = part.map.block
+        block = part.map.block  # pairs along each side of a cell of the map
         size = max(shares.shape)
-        names = []
-        wide = 2 * size  # a cell is two columns of the terminal wide
-        # rows have numbers, three cells wide, where each is one query and they are few
-        if block == 1 and size <= 40:
-            names = [str(index) for index in range(shares.shape[0])]
-            wide += 3
-        wide = min(view.width, wide)
+        row_names = []
+        map_width = 2 * size  # a cell is two columns of the terminal wide
+        # rows have numbers, three columns wide, where each is one query and they are few
+        if block == 1 and size <= MOST_NUMBERED_ROWS:
+            row_names = [str(index) for index in range(shares.shape[0])]
+            map_width += 3
         picture = heatmap(
-            shares, view, max_width=wide, max_height=max(size, 1), rows=names, limits=(0.0, 1.0)
+            shares,
+            view,
+            max_width=min(view.width, map_width),
+            max_height=size,
+            rows=row_names,
+            limits=(0.0, 1.0),
         )
         pooled = message(
             "pooled: each cell stands for {block} × {block} pairs and shows the share that is"
@@ -297,8 +306,8 @@ def _bias(document: MaskDocument, view: View) -> Lines:
     head = [say(view, "j − i")]
     body = [say(view, "bias")]
     for row in by_distance:
-        # (+ 0.0 makes 0 of -0, and cells stand 2 apart)
-        cell = f"{row.value + 0.0:.{digits}f}"
+        cell = f"{row.value + 0.0:.{digits}f}"  # + 0.0 makes 0 of −0
+        # cells stand 2 apart, and the table has a margin of 2
         if sum(len(text) + 2 for text in body) + len(cell) > view.width - 2:
             break
         head.append(f"{row.distance:+d}" if row.distance else "0")

@@ -95,7 +95,7 @@ def next_word(
     if "top" in environment.explicit_options:
         top = output.top
     else:
-        top = FEW
+        top = FEW  # the default of `--top` is for links of other commands, and larger
 
     def compute(run: TextRun) -> NextDocument:
         """The `attn.next/1` document of one text."""
@@ -124,6 +124,7 @@ def next_word(
         )
 
     command = Command(environment, loaded_model, text, setup, output, page, view)
+    # only weighing takes so long that progress is shown
     answer_texts(
         command, compute, page=DocumentPage(alone=True), label=message("weighing attention")
     )

@@ -131,37 +131,38 @@ def next_word(
         position = choose_last_token(tokens, query, note)
 
     # what else runs: without heads, and with attention weighed
-    rows = None
+    query_rows = None  # at a time; all at once
     if len(tokens) > LONG:
-        rows = rows_for(model.spec, len(tokens))
+        query_rows = rows_for(model.spec, len(tokens))
     weighing: Weighing | None = None
     taken_away = pairs_of(model.spec, without)
     runs_without_heads = 1 if taken_away else 0
-    passes = [PassCount(runs_without_heads, len(tokens))]
+    further_passes = [PassCount(runs_without_heads, len(tokens))]
     if weigh is not None:
-        if not model.own_layers:
+        if not model.own_layers:  # a model that runs through transformers
             what = message("--weigh needs layers that run one by one")
             raise UnsupportedError(what, expected="a family that runs natively")
         weighed_heads = pairs_or_all(model.spec, weigh_in)
         weighing = find_weighing(weigh, tokens, regions, heads=weighed_heads, note=note)
-        passes += dose_passes(model, tokens, weighing, position, masked=masked)
+        further_passes += dose_passes(model, tokens, weighing, position, masked=masked)
 
     # report the cost before anything runs
-    one_run = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=rows)
+    one_run = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=query_rows)
     layer_count = len(model.spec.blocks)
+    # logits of the measured token after each layer, and of every token, or one, after the last
     predicted_rows = layer_count + (len(tokens) if each_token else 1)
-    # those of the measured token after every layer are computed in one go
+    # those after the layers are computed in one go
     at_once = max(layer_count, _rows_at_once(model))
     own_run = with_predictions(
         one_run, model.spec, predicted_rows, model.backend.dtype, rows_at_once=at_once
     )
-    once = decoding_seconds(model, len(tokens))
-    more = seconds_of_passes(model, passes)
-    on_cost(replace(own_run, seconds=own_run.seconds + once + more), len(tokens))
+    decoding = decoding_seconds(model, len(tokens))  # of weights that are stored quantised
+    further = seconds_of_passes(model, further_passes)
+    on_cost(replace(own_run, seconds=own_run.seconds + decoding + further), len(tokens))
 
     # run the text, and find the token asked about
-    run = _run(model, tokens, position, rows, each_token=each_token, interventions={})
-    logits = token_logits(model, run.by_layer, masked=masked)
+    run = _run(model, tokens, position, query_rows, each_token=each_token, interventions={})
+    logits = token_logits(model, run.by_layer, masked=masked)  # [layer, vocabulary]
     row = log_softmax(logits[-1])  # of what leaves the last layer
     choice = None
     if target is not None and masked:
@@ -184,9 +185,11 @@ def next_word(
         layers=_choices(model, logits),
         following=_score_tokens(model, run, tokens) if each_token else UNSET,
         without=_prediction_without(
-            model, tokens, position, rows, taken_away, top, entry, masked=masked
+            model, tokens, position, query_rows, taken_away, top, entry, masked=masked
         ),
-        **_dose_members(model, tokens, weighing, entry, position, rows, progress, masked=masked),
+        **_dose_members(
+            model, tokens, weighing, entry, position, query_rows, progress, masked=masked
+        ),
         warnings=[*notes(model, text, tokens), *small_note(model, choice)],
     )
 
@@ -239,6 +242,7 @@ def _run(
     """
     by_layer = []
     last = None
+    # `idle` yields layers without attention, too
     traces = model.trace(list(tokens), keep=(), rows=rows, interventions=interventions, idle=True)
     for trace in traces:
         by_layer.append(trace.after[position : position + 1])
@@ -291,7 +295,7 @@ def _choices(model: Model, logits: Floats) -> list[LayerChoice]:
     for layer, row in enumerate(logits):
         entry = int(row.argmax())
         if result and result[-1].token.id == entry:
-            continue
+            continue  # the same token still comes first
         if has_entry(model, entry):
             share = float(np.exp(log_softmax(row))[entry])
             token = target_token(model, entry)
@@ -350,11 +354,12 @@ def _prediction_without(
     """
     if not heads:
         return UNSET
-    by_layer: dict[int, list[int]] = {}
+    heads_by_layer: dict[int, list[int]] = {}
     for layer, head in heads:
-        by_layer.setdefault(layer, []).append(head)
+        heads_by_layer.setdefault(layer, []).append(head)
+    # what these heads mix in self-attention becomes 0
     changes: Interventions = {
-        (layer, "self"): (Zero(tuple(numbers)),) for layer, numbers in by_layer.items()
+        (layer, "self"): (Zero(tuple(numbers)),) for layer, numbers in heads_by_layer.items()
     }
     run = _run(model, tokens, position, rows, each_token=False, interventions=changes)
     (logits,) = token_logits(model, run.by_layer[-1:], masked=masked)

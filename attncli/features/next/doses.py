@@ -67,16 +67,15 @@ def dose_passes(
         last = len(tokens) - 1
     factors = factors_of(weighing)
     draw_count = len(list(random_keys(model, tokens, weighing, last)))
-    changing = sum(factor != 1.0 for factor in factors)
+    changing = sum(factor != 1.0 for factor in factors)  # weighing by 1 needs no run of its own
     passes = [PassCount(len(factors) + draw_count * changing, len(tokens))]
     if masked:
         return passes
-    whole = position + 1
-    for step in range(_room(model, whole)):
-        # one token at a time where keys and values of earlier ones can be kept
-        running = whole + step
-        if step > 0 and keeps_past(model.spec, whole + step - 1, whole + step):
-            running = 1
+    text_length = position + 1
+    for step in range(_room(model, text_length)):
+        running = text_length + step  # tokens that this step runs
+        if step > 0 and keeps_past(model.spec, running - 1, running):
+            running = 1  # the newest one: keys and values of those before it are kept
         passes.append(PassCount(len(factors), running))
     return passes
 
@@ -150,7 +149,7 @@ def random_keys(
         for place in range(position + 1)
         if place not in weighing.keys and (may_rest or not rest[place])
     ]
-    count = sum(key <= position for key in weighing.keys)
+    count = sum(key <= position for key in weighing.keys)  # later ones are not read
     if not 0 < count <= len(others):
         return
     for draw in range(DRAWS):

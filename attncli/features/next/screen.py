@@ -32,10 +32,9 @@ def next_rows(document: NextDocument) -> Iterator[Sequence[object]]:
     for rank, row in enumerate(document.top, 1):
         yield ("next", document.position, row.token.text, row.token.id, row.probability, rank)
     target = document.target
-    yield (
-        *("target", document.position, target.token.text, target.token.id),
-        *(target.probability, target.rank),
-    )
+    entry = target.token
+    position = document.position
+    yield ("target", position, entry.text, entry.id, target.probability, target.rank)
     for lead in document.layers:  # the token that comes first after a layer: its rank is 1
         entry = lead.token
         yield ("layer", lead.layer, entry.text, entry.id, lead.probability, 1)

@@ -58,6 +58,7 @@ def pairs(
         on_cost(cost(model, longest, request, is_saved=False), longest)
     # logit(answer) − logit(versus) after each text, [clean or corrupt, pair]
     measured = measured_differences(model, runs, progress=progress).reshape(2, -1)
+    # of the clean and of the corrupt texts; none without pairs
     intervals = mean_intervals(measured.T) if fitted.pairs else [None, None]
     return PairsDocument(
         version=__version__,
@@ -68,6 +69,7 @@ def pairs(
             for pair, clean, corrupt in zip(fitted.pairs, *measured.tolist(), strict=True)
         ],
         faults=_fault_rows(fitted),
+        # the share of pairs after whose clean text the model prefers the answer
         right=float(np.mean(measured[0] > 0)) if fitted.pairs else None,
         clean=pair_interval(intervals[0]),
         corrupt=pair_interval(intervals[1]),

@@ -137,12 +137,12 @@ def each_region(
     # what runs: the text, and the answer's tokens but the last, which is predicted and not read
     following = [*tokens, *following_tokens(model, tokens, answer[:-1])]
     model.encode(following)  # raises where the model has fewer positions
-    rows = None
+    rows = None  # query rows at a time; None for all
     if len(tokens) > LONG:
         rows = rows_for(model.spec, len(tokens))
 
     # report the cost before anything runs
-    runs = len(leaves) + 1
+    runs = len(leaves) + 1  # that are reported: one for each region, and the text's own
     if hold is not None:
         _refuse_hold(model, len(tokens))
     # with --hold, the text's own run goes along with each cut one: together they take as long as
@@ -154,12 +154,12 @@ def each_region(
     on_cost(with_runs(estimate, passes), len(tokens))
 
     # results of an interrupted call with the same model, text, regions and target
-    places = [(region.name, region.tokens) for region in leaves]
+    cut_regions = [(region.name, region.tokens) for region in leaves]
     path = None
     if kept is not None:
         # without --hold as before there was that option, so that older results stay of use
         request = target if hold is None else (target, hold)
-        path = kept / f"{fingerprint(model, tokens, places, request)}.json"
+        path = kept / f"{fingerprint(model, tokens, cut_regions, request)}.json"
     file = KeptResults[RegionResults](path, RegionResults)
     results = file.read() or RegionResults()
 
@@ -175,10 +175,10 @@ def each_region(
         more: warnings to add to those about the text.
         """
         effects = [
-            _region_effect(leaves, place, logprob, results)
-            for place, logprob in results.regions.items()
+            _region_effect(leaves, index, logprob, results)
+            for index, logprob in results.regions.items()
         ]
-        # the largest loss first; a change is never None here
+        # the largest loss first; `or 0.0` is for the type checker: every change is known here
         effects.sort(key=lambda effect: (effect.change or 0.0, effect.region))
         return RegionsDocument(
             **header(model, text, tokens),
@@ -194,24 +194,25 @@ def each_region(
             scores = _last_logits(
                 model, following, predicted, rows, NO_INTERVENTIONS, progress_of_run(0)
             )
-            answer = answer or [first_choice(model, scores)]
+            answer = answer or [first_choice(model, scores)]  # where no target is named
             results = replace(results, answer=answer, logprob=sum_logprob(scores, answer))
             file.keep(results)
         on_result(len(results.regions) + 1, runs)
-        for place, region in enumerate(leaves):
-            if place in results.regions:
+        for index, region in enumerate(leaves):
+            if index in results.regions:  # of an interrupted call
                 continue
             cut = _cut_links(model, region, len(following))
             scores = _last_logits(
-                model, following, len(results.answer), rows, cut, progress_of_run(place + 1)
+                model, following, len(results.answer), rows, cut, progress_of_run(index + 1)
             )
             logprob = sum_logprob(scores, results.answer)
             if hold is not None:
-                results.holding[place] = _held_logprob(model, following, cut, results.answer)
+                results.holding[index] = _held_logprob(model, following, cut, results.answer)
             # the first of the scores is read after the text, the others after the answer's tokens
             after_text = np.exp(log_softmax(scores[:1]))[0]
-            results.top[place] = likeliest_tokens(model, after_text, LIKELIEST)
-            results.regions[place] = logprob
+            results.top[index] = likeliest_tokens(model, after_text, LIKELIEST)
+            # last, since a region that stands here counts as measured
+            results.regions[index] = logprob
             file.keep(results)
             on_result(len(results.regions) + 1, runs)
     except KeyboardInterrupt:  # it may have come before the last result was kept, or told of
@@ -226,24 +227,26 @@ def each_region(
 
 
 def _region_effect(
-    leaves: Sequence[LeafRegion], place: int, logprob: float, results: RegionResults
+    leaves: Sequence[LeafRegion], index: int, logprob: float, results: RegionResults
 ) -> RegionEffect:
     """The document's entry on what cutting the links to one region changes.
 
     leaves: all regions.
-    place: the index of the region.
+    index: of the region, among them.
     logprob: of the answer without the links to it.
     results: those so far, the run with all links among them.
     """
     own = results.logprob or 0.0  # never None: the run with all links comes before any other
     change = logprob - own
-    inside: list[str] | UnsetType = list(leaves[place].without) or UNSET
-    top = results.top.get(place, UNSET)
-    if place not in results.holding:
-        return RegionEffect(region=place, without=inside, logprob=logprob, change=change, top=top)
-    writes = results.holding[place] - own
+    inside: list[str] | UnsetType = list(leaves[index].without) or UNSET
+    top = results.top.get(index, UNSET)
+    if index not in results.holding:
+        return RegionEffect(region=index, without=inside, logprob=logprob, change=change, top=top)
+    # with the attention held, what is lost is what the region writes; the rest is what heads look at
+    # instead
+    writes = results.holding[index] - own
     return RegionEffect(
-        region=place,
+        region=index,
         without=inside,
         logprob=logprob,
         change=change,
@@ -302,9 +305,10 @@ def _held_logprob(
         hold=True,
     )
     hidden = model.store.embed(backend, tokens)
+    # vectors after the last layer of the run in which all cuts are made
     joint = run_branches(trunk, hidden, no_branches).joint
-    assert joint is not None
-    scores = next_logits(model, backend, joint[-len(answer) :])
+    assert joint is not None  # since `joint=changes` is given
+    scores = next_logits(model, backend, joint[-len(answer) :])  # before each token of the answer
     return sum_logprob(scores, answer)
 
 

@@ -48,6 +48,7 @@ from attncli.version import __version__
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 HeadName = tuple[int, int]
+"""(layer, head)."""
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 ANSWERED = 0.5
 """Share of an answer that must be predicted for a run to count. Source: Wu et al., 2024."""
@@ -60,6 +61,7 @@ DRAWS = 1000
 CUTS, RANDOM_DRAWS = (1, 2, 3, 5, 10), 5
 """How many heads a check takes away, and how many times as many others are drawn."""
 LENGTHS = (128, 256)
+"""Tokens of the texts, at most, where a user names no lengths."""
 HAYSTACK, NEEDLES = (Path(__file__).parent / name for name in ("haystack.txt", "needles.tsv"))
 """The passages and needles that are taken where a user names none."""
 
@@ -183,13 +185,13 @@ def retrieval(
     ]
 
     # report the cost before anything runs
-    measuring = [_measuring_passes(probe, literal_alone=literal_alone) for probe in probes]
-    checking: list[PassCount] = []
+    measuring_passes = [_measuring_passes(probe, literal_alone=literal_alone) for probe in probes]
+    checking_passes: list[PassCount] = []
     if verify:
-        checking = _checking_passes(probes, len(heads))
+        checking_passes = _checking_passes(probes, len(heads))
     longest = max(len(probe.tokens) for probe in probes)
-    on_cost(_fetch_cost(model, longest, [*measuring, *checking]), longest)
-    all_passes = sum(count.passes for count in (*measuring, *checking))
+    on_cost(_fetch_cost(model, longest, [*measuring_passes, *checking_passes]), longest)
+    all_runs = sum(count.passes for count in (*measuring_passes, *checking_passes))
     results: list[FetchResult] = []
     checks: list[FetchCheck] = []
 
@@ -209,31 +211,34 @@ def retrieval(
             answered=len(_answered_runs(results)),
             recall=float(np.mean([right for result in results for right in result.right])),
             heads=ranked,
-            verify=list(checks) or UNSET,
+            verify=list(checks) or UNSET,  # UNSET where recall is not measured
             warnings=[*model.warnings, *more],
         )
 
     sample_note = []
-    whole = len(text_lengths) * len(depths) * len(facts)
-    if len(probes) < whole:
+    text_count = len(text_lengths) * len(depths) * len(facts)
+    if len(probes) < text_count:
         sample_note.append(
             message(
-                "{count} of {texts} texts were drawn for --sample", count=len(probes), texts=whole
+                "{count} of {texts} texts were drawn for --sample",
+                count=len(probes),
+                texts=text_count,
             )
         )
-    done = 0
+    runs_done = 0
 
     def report_runs(part: int) -> None:
-        """Report the share of all runs that is done: those of earlier texts, and `part` of this one."""
-        progress((done + part) / all_passes)
+        """Report the share of all runs that is done: those of earlier texts, and `part` more."""
+        progress((runs_done + part) / all_runs)
 
     try:
-        for probe, count in zip(probes, measuring, strict=True):
+        for probe, count in zip(probes, measuring_passes, strict=True):
             results.append(
                 _measure_heads(model, probe, heads, literal_alone=literal_alone, on_run=report_runs)
             )
-            done += count.passes
+            runs_done += count.passes
             report_runs(0)
+        # no heads where the model does not do the task: then there is nothing to check
         ranked = document_so_far().heads
         if verify and ranked:
             checks.extend(_check_heads(model, probes, ranked, seed, report_runs))
@@ -264,7 +269,7 @@ def _ranked_if_answered(
 ) -> list[FetchingHead]:
     """The heads by their scores over the runs that were answered; none where these are too few."""
     answered = _answered_runs(results)
-    if len(answered) < max(LEAST_ANSWERED * len(results), 1):
+    if len(answered) < max(LEAST_ANSWERED * len(results), 1):  # one at least, for means
         return []
     return _rank_heads(heads, answered, seed)
 
@@ -449,6 +454,7 @@ def _make_probe(
         needle=number,
         tokens=tokens,
         steps=[index - 1 for index in answer],
+        # `or 0` is for the type checker: a model with an output head numbers its tokens
         targets=[tokens[index].id or 0 for index in answer],
         places=places,
         others=free[int(picked) : int(picked) + len(places)],
@@ -464,7 +470,7 @@ def _passages_that_fit(
     seed: int,
 ) -> list[str]:
     """Passages drawn by a seed, as many as fit into `length` tokens with the needle; none that
-    begins as another, or as the needle's question, does.
+    begins as another, or as the needle's question, does: a model would fetch the end of that one.
 
     passages: those that are drawn from.
     depth: where the needle stands among them, 0 (first) to 1 (last).
@@ -537,6 +543,7 @@ def _run_probe(model: Model, probe: Probe) -> tuple[list[bool], dict[HeadName, l
     for trace in model.trace(probe.tokens, keep=("weights",), idle=True):
         if "weights" in trace.stages:
             weights = np.asarray(model.backend.numpy(trace.stages["weights"]))
+            # of the text's keys, without learned ones behind them: [head, step]
             keys = weights[:, probe.steps, :count].argmax(-1)
             for head, row in enumerate(keys.tolist()):
                 looks[trace.layer, head] = row
@@ -550,6 +557,7 @@ def _predicts(model: Model, probe: Probe, trace: LayerTrace) -> list[bool]:
 
     trace: of the last layer.
     """
+    # the steps are consecutive, since the answer ends the text
     scores = model.backend.numpy(model.logits(trace.after[probe.steps[0] : probe.steps[-1] + 1]))
     return [int(row.argmax()) == target for row, target in zip(scores, probe.targets, strict=True)]
 
@@ -669,12 +677,15 @@ def _score_intervals(
     """
     values = np.stack([on_answer for on_answer, _ in pairs])  # [run, head]
     chance = np.stack([elsewhere for _, elsewhere in pairs])
-    kinds = sorted(set(needles))
-    sums = np.stack([values[[number == kind for number in needles]].sum(0) for kind in kinds])
-    counts = np.array([needles.count(kind) for kind in kinds])
-    # [draw, needle]: indices of `kinds`
-    drawn = integers(seed, "needles", DRAWS * len(kinds)).reshape(DRAWS, len(kinds)) % len(kinds)
-    means = sums[drawn].sum(1) / counts[drawn].sum(1)[:, None]
+    distinct = sorted(set(needles))
+    # of each needle the sum over its runs, [needle, head], and how many runs it has
+    run_needles = np.array(needles)
+    sums = np.stack([values[run_needles == needle].sum(0) for needle in distinct])
+    counts = np.array([needles.count(needle) for needle in distinct])
+    # as many needles as there are in each draw, as indices of `distinct`: [draw, needle]
+    numbers = integers(seed, "needles", DRAWS * len(distinct))
+    draws = numbers.reshape(DRAWS, len(distinct)) % len(distinct)
+    means = sums[draws].sum(1) / counts[draws].sum(1)[:, None]  # [draw, head]
     low, high = np.quantile(means, (0.025, 0.975), axis=0)  # the middle 95%
     return [
         FetchScore(mean=float(mean), low=float(lower), high=float(upper), chance=float(by_chance))

@@ -19,7 +19,7 @@ from attncli.draw.token_names import capitalize_sentences
 from attncli.draw.view import Parts, ScreenPart, View
 from attncli.features.retrieval.document import FetchingHead, FetchScore, RetrievalDocument
 from attncli.language import contextual, listing, message, plural, say
-from attncli.mechanism.spec import head_name, spoken_head
+from attncli.mechanism.spec import spoken_head
 
 
 def retrieval_rows(document: RetrievalDocument) -> Iterator[Sequence[object]]:
@@ -102,6 +102,7 @@ def _head_table(document: RetrievalDocument, view: View) -> Lines:
         "literal: looks most at the answer in the needle; writes: adds to its logit from there,"
         " less what it adds from elsewhere"
     )
+    # what an interval is, only where the screen is wide enough to show one
     if interval in columns_that_fit(columns, heads, view):
         note = message(
             "literal: looks most at the answer in the needle; writes: adds to its logit from there,"
@@ -149,7 +150,7 @@ def retrieval_sentences(document: RetrievalDocument, view: View) -> Iterator[str
             head=say(view, spoken_head(first.layer, first.head)),
             writer=say(view, spoken_head(writer.layer, writer.head)),
         )
-    elif head_name(first.layer, first.head) == head_name(writer.layer, writer.head):
+    elif (first.layer, first.head) == (writer.layer, writer.head):
         yield say(
             view,
             "{head} fetches most, by where it looks and by what it writes.",

@@ -80,7 +80,7 @@ def series(
             models,
             (source.text for source in sources),
             metrics=request.comma_parts(metric) if metric else checkpoints.DEFAULT_METRICS,
-            maps=output.page is not None,
+            maps=output.page is not None,  # every head's metric values, which only the page draws
             backend=compute.backend,
             dtype=compute.dtype,
             variables=environment.variables,
@@ -89,15 +89,14 @@ def series(
             remember=not fresh,
         )
     if output.page is not None:
-        from msgspec.structs import replace as replace_part
-
         from attncli.features.series.screen import series_page
 
         write_pieces(output.page, [series_page(document, view.lang)])
-        document = replace_part(
-            document, checkpoints=[replace_part(row, maps=None) for row in document.checkpoints]
+        # maps are for the page alone
+        document = replace(
+            document, checkpoints=[replace(row, maps=None) for row in document.checkpoints]
         )
-    # the page, with its maps, is written already
+    # without --html: the page is written already
     write_with_figure([document], replace(output, html=None), environment, view)
 
 

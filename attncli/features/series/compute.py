@@ -155,8 +155,9 @@ def series(
         remember: Whether what was measured is kept in the user's cache folder, and taken from
             there.
         variables: Where the caches are looked up; None for the process's.
-        note: Told what is fetched, and what was measured before.
-        progress: Told the share that is done.
+        note: Called with a sentence on what is fetched, and on what was measured before; None for
+            nobody.
+        progress: Called with the share that is done, 0 to 1.
 
     Returns:
         What `attn series --json` writes.
@@ -171,7 +172,7 @@ def series(
     chosen = tuple(dict.fromkeys(metrics))
     for name in chosen:
         if name not in REPEATS:
-            column_metric(name)
+            column_metric(name)  # raises UsageError for one that is not there
     if variables is None:
         variables = os.environ
     # first, so that a model which is not there is refused before the text is read
@@ -191,13 +192,14 @@ def series(
     warnings: list[str] = []
     layers = 0
     known: dict[str, str] = {}  # by the digest of the weights, the first checkpoint with them
-    remembered = 0
+    remembered = 0  # checkpoints that were measured before
     for place, name in enumerate(names):
+        # download the next one meanwhile
         fetching = None
         if place + 1 < len(names):
             fetching = _fetch_ahead(names[place + 1], variables)
 
-        # take what was measured before, or measure; maps are too large to be kept
+        # take what was measured before, or measure; with maps always, as these are too large to keep
         folder = locate(name, variables=variables, fetch=Fetch(note)).folder
         digest = tensor_digest(folder)
         kept = _kept_results(request, folder, digest, variables, remember=remember)
@@ -246,7 +248,7 @@ def series(
         tokens=tokens,
         texts=len(request.texts),
         layers=layers,
-        heads=max(row.head for row in rows[0].heads) + 1,
+        heads=max(row.head for row in rows[0].heads) + 1,  # of a layer; they count from 0
         metrics=list(request.metrics),
         checkpoints=rows,
         changes=label_changes(rows),
@@ -397,7 +399,8 @@ def _request_digest(request: SeriesRequest, digest: str, description: str) -> st
 
 
 def _is_whole(measured: MeasuredCheckpoint, request: SeriesRequest) -> bool:
-    """Whether what was remembered is an answer to the request: each head once, with each metric."""
+    """Whether what was remembered is an answer to the request: each head once, with each metric. A
+    file in the cache may be damaged, or changed by somebody."""
     places = [(head.layer, head.head) for head in measured.heads]
     metrics = {*request.metrics}
     return (
@@ -434,7 +437,7 @@ def _measure(
             ),
             expected=message("a family that runs natively"),
         )
-    repeats = repeat_scores(model, EVERY)
+    repeats = repeat_scores(model, EVERY)  # scores by name, of each (layer, head)
     names = tuple(metric for metric in request.metrics if metric not in REPEATS)
     heads: dict[tuple[int, int], HeadMeasurements] = {}
     losses: list[float] = []
@@ -506,7 +509,9 @@ class HeadMeasurements(NamedTuple):
         place: its (layer, head).
         repeats: its scores on random repeated tokens, by name.
         """
-        means: dict[str, float | None] = dict.fromkeys(request.metrics)
+        means: dict[str, float | None] = dict.fromkeys(
+            request.metrics
+        )  # None where no text has one
         means |= {metric: float(np.mean(values)) for metric, values in self.values.items()}
         means |= {metric: repeats[score] for metric, score in REPEATS.items() if metric in means}
         labels = [label for label, count in self.labels.items() if 2 * count >= len(request.texts)]

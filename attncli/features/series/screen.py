@@ -65,7 +65,9 @@ def _title_and_text(document: SeriesDocument, view: View) -> Lines:
         heads=plural("{count} head", "{count} heads", count=document.heads),
         texts=plural("{count} text", "{count} texts", count=document.texts),
     )
-    text_words = words(document.text, document.tokens, [0.0] * len(document.tokens), frozenset())
+    no_tint = [0.0] * len(document.tokens)
+    no_marks: frozenset[int] = frozenset()
+    text_words = words(document.text, document.tokens, no_tint, no_marks)
     warnings = [warning(warning_text, view) for warning_text in document.warnings]
     return stack(heading(title, facts, view), *warnings, sentence(text_words, view))
 

@@ -88,7 +88,7 @@ def tensors(
     environment: Environment = ctx.obj
     view = validate_options(output, environment, "tensors", files={"--html": page.html})
     validate_page(page)
-    every = wants_all_stages(stages, output)
+    all_stages = wants_all_stages(stages, output)
     from attncli.arrays.backend import choose
     from attncli.cli.progress import progress
     from attncli.features.tensors.compute import Options, capture_attention
@@ -96,7 +96,7 @@ def tensors(
     from attncli.inputs.tensors import read_tensors
     from attncli.models.one_layer import scale_number
 
-    layer, head = named_layer(layer, head)
+    layer, head = split_layer_from_heads(layer, head)
     stored_tensors = read_tensors(file, allow_nonfinite=True)
     masks = request.mask(mask)
     if scale == "sqrt-dmodel":
@@ -104,25 +104,30 @@ def tensors(
             "captured arrays have no d_model", expected="--scale sqrt-dk, none or a number"
         )
     width, work = _query_width_and_work(stored_tensors)
-    number = None
+    scale_factor = None
     if scale is not None:
-        number = scale_number(scale, width, width)
+        # the last argument, d_model, only counts for sqrt-dmodel, which is refused above
+        scale_factor = scale_number(scale, width, width)
     lengths = None
     if key_lengths is not None:
         lengths = request.whole_numbers(key_lengths, "--key-lengths")
     backend = choose(compute.backend, device=compute.device, dtype=compute.dtype, work=work)
-    options = Options(number, softcap, masks, offset, lengths, softmax_dtype)
+    options = Options(scale_factor, softcap, masks, offset, lengths, softmax_dtype)
     arrays = capture_attention(stored_tensors, str(file), backend, options, layer=layer)
     pairs = math.prod(arrays.q.shape[:-1]) * int(arrays.k.shape[-2])
     heads = numbers_of(request.numbers(head, "head", arrays.q.shape[-3]), arrays.q.shape[-3])
-    by_blocks = arrays.long and not every and page.html is None
+    # stages in the JSON and the page need whole weights, which are not held for long texts
+    by_blocks = arrays.long and not all_stages and page.html is None
     if not by_blocks:
         # six stages have a number of four bytes for each pair; in JSON a number takes about twelve
         # characters, and scores and weights are written beside the stages
         request.refuse_memory(pairs * 6 * 4, compute, "a file with fewer heads, queries or keys")
         if output.json or output.ndjson:
-            refuse_over(pairs * (2 + 6 * every) * 12, output, "--head H")
-    traces: list[RowBlock] = []
+            arrays_written = 2
+            if all_stages:
+                arrays_written += 6
+            refuse_over(pairs * arrays_written * 12, output, "--head H")
+    traces: list[RowBlock] = []  # of the whole attention; none where it runs by blocks
     with progress(
         environment, message("{shape:,} queries", shape=arrays.q.shape[-2])
     ) as on_progress:
@@ -132,7 +137,7 @@ def tensors(
             options=options,
             heads=heads,
             top=output.top,
-            stages=every,
+            stages=all_stages,
             by_blocks=by_blocks,
             progress=on_progress,
             on_trace=traces.append,
@@ -140,7 +145,7 @@ def tensors(
     if page.html is not None and traces:
         from attncli.features.tensors.compute import captured_record
 
-        # one trace holds all batch entries; there is none where the attention ran by blocks
+        # the one trace holds all batch entries
         record = captured_record(arrays, traces[0], document, heads=heads)
         write_run_page(page, document, record, view.lang, title=file.name)
     write_with_figure([document], output, environment, view)
@@ -148,8 +153,10 @@ def tensors(
 
 def _query_width_and_work(stored_tensors: Mapping[str, np.ndarray[Any, Any]]) -> tuple[int, int]:
     """(width of a file's queries, about how many multiply-adds their scores take); (1, 0) where it
-    has no queries. Both are known before the file is checked.
+    has no queries. They choose the backend before the file is checked, so any array may be missing
+    or of a wrong shape.
     """
+    # "q", or "layers.3.q" in a file of several layers, of which the first stands for the one asked for
     queries = (
         array for name, array in stored_tensors.items() if name == "q" or name.endswith(".q")
     )
@@ -164,20 +171,23 @@ def _query_width_and_work(stored_tensors: Mapping[str, np.ndarray[Any, Any]]) ->
     return width, 2 * q.size * max(rows, default=0)
 
 
-def named_layer(layer: int | None, head: list[str] | None) -> tuple[int | None, list[str] | None]:
-    """(layer, heads) as `--layer` and `--head` name them; heads such as L5H11,L5H3 name their
-    layer, too, and become (5, ["11", "3"]).
+def split_layer_from_heads(
+    layer: int | None, head: list[str] | None
+) -> tuple[int | None, list[str] | None]:
+    """(layer, heads) as `--layer` and `--head` name them, heads as the user wrote them; heads such
+    as L5H11,L5H3 name their layer, too, and become (5, ["11", "3"]).
 
     Raises UsageError for such heads beside `--layer`, and for heads of several layers, since one
     layer is shown.
     """
     from attncli.mechanism.spec import parse_head
 
+    # (layer, head) of each part, None for one that names no layer
     pairs = [parse_head(part) for part in request.comma_parts(head)]
-    places = [pair for pair in pairs if pair is not None]
-    if not places or len(places) < len(pairs):
-        return layer, head
-    layers = sorted({number for number, _ in places})
+    full_names = [pair for pair in pairs if pair is not None]
+    if not full_names or len(full_names) < len(pairs):
+        return layer, head  # plain numbers; a mixture is refused where heads are read as numbers
+    layers = sorted({number for number, _ in full_names})
     if layer is not None:
         raise UsageError("--head names layers, and so does --layer", expected="one or the other")
     if len(layers) > 1:
@@ -187,7 +197,7 @@ def named_layer(layer: int | None, head: list[str] | None) -> tuple[int | None, 
             what="layer",
             numbers=len(layers),
         )
-    return layers[0], [str(number) for _, number in places]
+    return layers[0], [str(number) for _, number in full_names]
 
 
 tensors_app = command_app(

@@ -118,6 +118,7 @@ def capture_attention(
     where: the file's name, for errors.
     layer: which layer of a file of layers; None for the first, or for a file of one attention.
     """
+    # of q, k, v and weights; other arrays (mask, bias …) have plain names and hold for any layer
     prefix = _name_prefix(tensors, where, layer)
     q_k_v = [tensors[prefix + name] for name in ROLES]
     with_heads = [array[None] if array.ndim == 2 else array for array in q_k_v]
@@ -130,6 +131,7 @@ def capture_attention(
         *map(backend.array, _broadcast_leading_axes(with_heads)),
         scale=options.scale,
         softcap=options.softcap,
+        # of booleans, whatever type the file has; a mask of the options is laid over it below
         mask=backend.array_as_is(tensors["mask"] != 0) if "mask" in tensors else None,
         bias=floats.get("bias"),
         causal=False,
@@ -144,7 +146,8 @@ def capture_attention(
             "an lsh mask buckets one text at a time", where=where, expected="q without leading axes"
         )
     mask = options.mask
-    if q.ndim == 3:  # a mask may depend on the vectors of one text
+    if q.ndim == 3:
+        # a mask such as lsh needs the vectors; others return themselves
         mask = mask.bind(backend, q, k, rule.scale, options.softcap)
     return CapturedTensors(
         backend,
@@ -254,8 +257,8 @@ def tensors(
         by_blocks: Whether to go by blocks of query rows, which leaves metrics and links, and
             nothing that is n × n; None for where there are more than 2,048 queries or keys, and no
             stages are wanted.
-        progress: Is told the share done of what runs by blocks, 0 to 1.
-        on_trace: Is handed every stage, where it does not run by blocks.
+        progress: Called with the share done of what runs by blocks, 0 to 1.
+        on_trace: Called with every stage, where it does not run by blocks.
 
     Returns:
         What `attn tensors --json` writes.
@@ -263,7 +266,7 @@ def tensors(
     Raises:
         InputError: For arrays that are missing or do not fit each other.
     """
-    layer, heads = layer_and_heads(layer, heads)
+    layer, heads = layer_and_heads(layer, heads)  # "L5H11" names its layer, too
     if not isinstance(arrays, CapturedTensors):
         arrays = {role: np.asarray(array) for role, array in arrays.items()}
         work = sum(array.size for array in arrays.values())
@@ -304,7 +307,7 @@ def _tensors_document(
     """
     backend = arrays.backend
     lead = arrays.lead
-    places = list(np.ndindex(lead))
+    places = list(np.ndindex(lead))  # the index of each batch entry; one, (), without leading axes
     stage_values = {}  # by stage, of all batch entries; none by blocks of rows
     if trace is not None:
         stage_values = {name: backend.numpy(trace.stages[name]) for name in SQUARE}
@@ -316,7 +319,7 @@ def _tensors_document(
         # measure the heads of this batch entry
         entry_rule = of_entry(arrays.rule, place)
         offset = entry_rule.offset
-        assert isinstance(offset, int)  # an array of offsets has one for each batch entry
+        assert isinstance(offset, int)  # `of_entry` takes the entry's own from an array of offsets
         captured_heads = CapturedHeads(backend, arrays.k.shape[-2], heads, top, offset=offset)
         if trace is None:
             on_share = partial(_report_share, progress, number, len(places))
@@ -335,14 +338,15 @@ def _tensors_document(
         results = captured_heads.metrics()
         parts = []
         for index, head in enumerate(heads):
-            every = {name: stage_values[name][place][head] for name in stage_values}
+            # the head's matrix of each stage; none by blocks of rows
+            head_stages = {name: values[place][head] for name, values in stage_values.items()}
             parts.append(
                 CapturedHead(
                     head=head,
-                    scores=every.get("masked", UNSET),
-                    weights=every.get("weights", UNSET),
-                    output=every.get("mixed", UNSET),
-                    stages=every if stages and every else UNSET,
+                    scores=head_stages.get("masked", UNSET),
+                    weights=head_stages.get("weights", UNSET),
+                    output=head_stages.get("mixed", UNSET),
+                    stages=head_stages if stages and head_stages else UNSET,
                     metrics=metric_values(results, index, "value"),
                     baseline=metric_values(results, index, "baseline"),
                 )
@@ -352,6 +356,7 @@ def _tensors_document(
                 for query, key, weight in captured_heads.links()[index]
             ]
             empties += [
+                # captured arrays are one layer
                 EmptyRow(layer=0, head=head, query=int(query))
                 for query in np.flatnonzero(empty[index])
             ]
@@ -360,6 +365,7 @@ def _tensors_document(
     warnings = visibility_notes(rule, backend)
     if trace is not None:
         warnings += _saved_weights_notes(arrays.saved_weights, stage_values["weights"])
+    # the largest weight first, equal ones in the order of the arrays
     links.sort(key=lambda link: (-link.weight, link.index, link.head, link.query, link.key))
     return TensorsDocument(
         version=__version__,
@@ -450,9 +456,9 @@ def _saved_weights_notes(
     """
     if saved_weights is None or saved_weights.shape != weights.shape:
         return []
-    apart = float(
-        np.nan_to_num(np.abs(saved_weights - weights.astype(np.float64))).max(initial=0.0)
-    )
+    # NaN, as of saved rows that see nothing, counts as no difference
+    differences = np.nan_to_num(np.abs(saved_weights - weights.astype(np.float64)))
+    apart = float(differences.max(initial=0.0))
     if apart <= SAME:
         return []
     return [
@@ -530,6 +536,7 @@ class CapturedHeads:
             *arrays,
             rule,
             rows=rows,
+            # entropy and largest weight come with the softmax: metrics need not compute them again
             keep=("weights", "entropy", "peak"),
             on_block=on_block,
         )
@@ -540,6 +547,7 @@ class CapturedHeads:
 
     def links(self) -> list[list[tuple[int, int, float]]]:
         """For each head its links as (query row, key, weight), strongest first."""
+        # `TopLinks` numbers queries by position, which begins at the offset
         return [
             [(query - self._offset, key, weight) for query, key, weight in head_links]
             for head_links in self._links.sorted_links()
@@ -550,13 +558,15 @@ def part_of_entry(array: Array, place: tuple[int, ...]) -> Array:
     """The part of an array [..., a, b, c] that belongs to one entry of the batch; a leading axis of
     size 1 serves every entry.
 
-    place: the entry's index along each leading axis.
+    place: the entry's index along each leading axis of the batch, of which the array may have the
+        last ones only.
     """
     leading = array.shape[:-3]
     if not leading:
         return array
-    places = zip(leading, place[len(place) - len(leading) :], strict=True)
-    return array[tuple(0 if size == 1 else index for size, index in places)]
+    own_place = place[len(place) - len(leading) :]
+    sizes_and_indexes = zip(leading, own_place, strict=True)
+    return array[tuple(0 if size == 1 else index for size, index in sizes_and_indexes)]
 
 
 def of_entry(rule: Rule, place: tuple[int, ...]) -> Rule:
@@ -634,13 +644,12 @@ def captured_record(
         for name in ("weights", "masked", "capped", "biased")
     }
     lead = stage_arrays["weights"].shape[:-3]  # of the axes before [head, query, key]
-    # in float32, since scores of a narrower type were computed from wider products. The page
-    # computes each score from them again, term by term
+    # in float32, since scores of a narrower type were computed from wider products
     for name, array in (("q", arrays.q), ("k", arrays.k)):
         wide = np.asarray(backend.numpy(array), np.float32)
         stage_arrays[name] = np.broadcast_to(wide, (*lead, *wide.shape[-3:]))
 
-    # all arrays are on the CPU by now: NumPy can add them up, whichever backend computed them
+    # all arrays are NumPy's by now: the records are made with it, whichever backend computed them
     if backend.name == "numpy":
         numpy = backend
     else:
@@ -654,9 +663,9 @@ def captured_record(
             stages = {name: array[place] for name, array in stage_arrays.items()}
             records = LayerRecords(numpy, layer, sides, head_numbers)
             feed_whole(numpy, records, stages, words=None)
-            yield from records.records(
-                arithmetic(numpy, stages, arrays.rule.scale, arrays.rule.softcap)
-            )
+            # q and k with scale and soft cap, from which the page computes scores term by term
+            terms = arithmetic(numpy, stages, arrays.rule.scale, arrays.rule.softcap)
+            yield from records.records(terms)
 
     name = PurePath(document.file).name
     return RunRecord(

@@ -115,7 +115,7 @@ def _tables(part: str, document: TensorsDocument, view: View) -> Lines:
         heads_shown = heads_shown[:1]
     tables = [_head_matrix(part, index, head, view) for index, head in heads_shown]
     more = ""
-    if part == "weights" and head_count > len(tables):
+    if part == "weights" and head_count > len(tables):  # one is shown; said once, not in each part
         more = message(
             "{last} more not shown; --head H chooses, --full shows all", last=head_count - 1
         )
@@ -256,6 +256,7 @@ def tensors_sentences(document: TensorsDocument, view: View) -> Iterator[str]:
             "The strongest link: query {query} looks at key {key} with {share} of its weight, in "
             "batch {batch} head {head}."
         )
+    # the number of the batch entry, which stands for the layer where a page marks the link
     batch = [entry.index for entry in document.batch].index(link.index)
     yield say(
         view,
@@ -276,7 +277,7 @@ def _link_of_choice(document: TensorsDocument) -> CapturedLink:
     """The strongest link of a query that sees more than one key, from the document's links or else
     from all weights; where no query does, or without scores to tell, the strongest of all.
     """
-    # by batch entry and head, which rows see more than one key: hidden scores are not finite
+    # by batch entry and head, which rows see more than one key: hidden scores are −∞
     has_choice = {
         (tuple(entry.index), head.head): np.isfinite(as_matrix(head.scores)).sum(axis=1) > 1
         for entry in document.batch

@@ -139,9 +139,9 @@ def _words_answer(document: TokensDocument, typed: Sequence[TokenBytes], view: V
     if pieces is None:
         count = len(document.tokens)
         return say(view, plural("{count:,} token.", "{count:,} tokens.", count=count))
-    counts = list(pieces.values())
-    # Chinese words are called characters where each is one
+    counts = list(pieces.values())  # of each word
     words_text = f"{len(counts):,}"
+    # Chinese words are called characters where each is one
     are_characters = _are_characters(document.text, pieces)
     if max(counts) > 1:
         (start, end), most = max(pieces.items(), key=lambda item: item[1])

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from attncli.measure.run_record import RunRecord
 
 LARGEST = 1 << 30
-"""Bytes of the largest document that is read."""
+"""Bytes of the largest document that is read; as many names and values it may have, so that these
+are never what refuses it."""
 DOCUMENT = message("a document that attn wrote with --json")
 TENSOR_FILES = (".safetensors", ".npz")
 
@@ -72,7 +73,8 @@ def view(
     attn view run.json --as heads
     """
     environment: Environment = ctx.obj
-    if _comes_through_pipe(file, environment):
+    # first, since options are checked against what a document of this kind takes
+    if _comes_through_pipe(file):
         document = _piped_document(environment, file)
     else:
         document = open_document(file, output.top)
@@ -80,10 +82,9 @@ def view(
         document = _as_heads(document, file)
     from attncli.documents import name_of
 
-    is_explanation = document.schema == "attn.explain/1"
     digits = 2
-    if is_explanation:
-        digits = DIGITS
+    if document.schema == "attn.explain/1":
+        digits = DIGITS  # more, so that the steps can be followed
     if precision is not None:
         digits = precision
     output = replace(output, precision=digits)
@@ -113,6 +114,7 @@ def _show_page(
     from attncli.draw.page import any_page, page_bytes, page_of
 
     if file.suffix.lower() in TENSOR_FILES:
+        # q and k of the file tell more of the heads than the document made of it
         record = record_of(document, file)
         content = page_of(
             document, record=record, lang=view.lang, budget=page.budget, option=PAGE_BUDGET
@@ -214,7 +216,7 @@ def _with_messages(fields: dict[str, Any], where: str) -> Document:
     return translatable_warnings(document)
 
 
-def _comes_through_pipe(file: Path, environment: Environment) -> bool:
+def _comes_through_pipe(file: Path) -> bool:
     """Whether a document comes through standard input, called `-`, or through the pipe that a shell
     makes for `<(command)`, such as /dev/fd/63.
     """

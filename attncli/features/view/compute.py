@@ -38,7 +38,9 @@ Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 STAGE_NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,5})\.([a-z_]+)")
 HEAD = ("schema", "version", "text", "tokens", "model", "attention")
+"""Members that the metadata of every saved run has."""
 HEADED = message("metadata as attn run --save writes it")
+"""What an error expects of the metadata."""
 
 
 class SavedHead(Header, tag="attn.run/1", frozen=True, kw_only=True):
@@ -81,6 +83,7 @@ def run_of_tensors(
         for name in (*HEAD, "empty_rows", "formulas", "heads")
         if name in metadata
     }
+    # a file may lack the rows that see nothing: there are none, then
     head_part = part_of({"empty_rows": [], **members}, SavedHead, where, HEADED)
 
     # the stages of each layer, by name
@@ -105,7 +108,7 @@ def run_of_tensors(
     parts = []
     shapes = []
     for layer, stages in layers.items():
-        weights = stages["weights"]
+        weights = stages["weights"]  # [head, query, key]; learned keys make more keys than tokens
         if weights.ndim != 3 or weights.shape[1] != len(tokens) or weights.shape[2] < len(tokens):
             raise InputError(
                 "layers.{layer}.weights has shape {shape}",
@@ -123,13 +126,17 @@ def run_of_tensors(
         heads = [
             RunHead(
                 head=number,
-                weights=weights[place],
-                scores=_stage_of_head(stages, "masked", place),
-                output=_stage_of_head(stages, "mixed", place),
+                weights=weights[index],
+                scores=_stage_of_head(stages, "masked", index),
+                output=_stage_of_head(stages, "mixed", index),
             )
-            for place, number in enumerate(numbers)
+            for index, number in enumerate(numbers)
         ]
         parts.append(RunLayer(layer=layer, heads=heads, output=stages.get("out", UNSET)))
+    # where tokens were merged to words, the pieces are what the tokenizer made of the text
+    tokenizer_tokens = tokens
+    if head_part.pieces is not UNSET:
+        tokenizer_tokens = tokens_of(head_part.pieces)
     document = RunDocument(
         **heading_of(head_part),
         shapes=_shape_rows(shapes[0], head_part.formulas),
@@ -139,9 +146,7 @@ def run_of_tensors(
         links_leave_out=list(leave_out) or UNSET,
         empty_rows=head_part.empty_rows,
         warnings=[
-            *unknown_notes(
-                head_part.text, tokens if head_part.pieces is UNSET else tokens_of(head_part.pieces)
-            ),
+            *unknown_notes(head_part.text, tokenizer_tokens),
             *_unnumbered_heads(head_part, min(len(part.heads) for part in parts)),
         ],
     )
@@ -188,11 +193,11 @@ def translatable_warnings(document: AnyDocument) -> AnyDocument:
         parts: list[Part] = [document.a, document.b]
     else:
         parts = [document]
-    # a warning of a document with several texts begins with the name of one: "query text: …"
     notes = [note for part in parts for note in _unknown_notes(part)]
-    messages: dict[str, str] = {}
+    messages: dict[str, str] = {}  # the translatable message of an English warning
     for warning in warnings:
         for note in notes:
+            # a warning of a document with several texts begins with the name of one: "query text: …"
             name, separator, rest = warning.partition(": ")
             if warning == note:
                 messages[warning] = note
@@ -208,6 +213,7 @@ def _unknown_notes(part: Part) -> list[str]:
     for text_name, tokens_name in TEXTS.items():
         text = getattr(part, text_name, None)
         rows = getattr(part, tokens_name, None)
+        # where tokens were merged to words, the pieces are what the tokenizer made of the text
         pieces = getattr(part, "pieces", UNSET)
         if isinstance(text, str) and rows:
             notes += unknown_notes(text, tokens_of(rows if pieces is UNSET else pieces))
@@ -226,11 +232,13 @@ def _check_shapes(
     all_heads: how many heads the layer has, those that the file does not hold included.
     where: the file's name, for errors.
     """
+    # a file may hold tensors of other names, of which no axes are known
     known_stages = {name: array for name, array in stages.items() if name in STAGES}
     if f"hidden.{layer}" in tensors:
         known_stages["hidden"] = tensors[f"hidden.{layer}"]
     heads = len(stages["weights"])
     try:
+        # `shapes_of` raises ValueError where two stages disagree on an axis
         sizes = {
             axis: size
             for row in shapes_of(known_stages)
@@ -243,6 +251,7 @@ def _check_shapes(
             raise ValueError(f"{heads} heads cannot share {kv_heads} of keys and values")
         if sizes.get("token", tokens) != tokens:
             raise ValueError(f"hidden.{layer} is of {sizes['token']} tokens, not {tokens}")
+        # once more, of the stages that the trace lists
         return shapes_of(_traced_stages(known_stages, all_heads))
     except ValueError as error:
         what = message("layers.{layer} contradicts itself: {error}", layer=layer, error=error)
@@ -338,10 +347,12 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
     special = [token.special for token in tokens]
     rows = []
     for layer, head in heads:
+        # metrics and links are about the text's tokens, without learned keys behind them
         weights = np.asarray(head.weights, np.float64)[:, : len(tokens)]
         if head.scores is UNSET:
-            visible = None
+            visible = None  # then only weights above 0 are known to be visible
         else:
+            # a masked score is −∞
             visible = np.isfinite(np.asarray(head.scores, np.float64)[:, : len(tokens)])
         results = measure(weights[None], visible, metrics=metrics, tokens=same, special=special)
         links = LinkCollector(tokens, top=1, leave_out=document.links_leave_out or ())
@@ -350,9 +361,9 @@ def heads_of_run(document: RunDocument, metrics: Sequence[str] = DEFAULT) -> Hea
             HeadMetrics(
                 layer=layer,
                 head=head.head,
-                metrics=metric_values(results, 0, "value"),
+                metrics=metric_values(results, 0, "value"),  # of the one head that was measured
                 baseline=metric_values(results, 0, "baseline"),
-                top_link=links.overview()[0].link,
+                top_link=links.overview()[0].link,  # of the one head that was added
                 weights=head.weights,
             )
         )
@@ -384,7 +395,8 @@ def _metadata_value(name: str, value: str, where: str) -> Any:
 
 NEEDED = ("q", "k", "v", "raw", "scaled", "capped", "biased", "masked", "weights", "mixed")
 LEAST = 0.999
-"""A row that sums to less has a sink, which is not saved."""
+"""A row of weights that sums to less, yet not to 0 as one that sees nothing, has a learned sink, which
+is not saved; rounding takes far less."""
 
 
 def saved_derivation(
@@ -419,10 +431,11 @@ def saved_derivation(
     kept = next(part for part in document.layers if part.layer == layer).heads
     index = [row.head for row in kept].index(head)
     for name in NEEDED:
-        place = index * len(head_stages[name]) // heads  # heads may share keys and values
-        head_stages[name] = head_stages[name][place : place + 1]
-    row = float(head_stages["weights"][0, query].sum())
-    if 0 < row < LEAST:
+        # several heads in a row may share one of keys and values: k and v have fewer than `heads`
+        stage_index = index * len(head_stages[name]) // heads
+        head_stages[name] = head_stages[name][stage_index : stage_index + 1]
+    row_sum = float(head_stages["weights"][0, query].sum())
+    if 0 < row_sum < LEAST:
         raise UnsupportedError(
             "a learned sink took a part of this row, and the file does not hold it"
         )

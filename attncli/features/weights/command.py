@@ -162,7 +162,7 @@ def convert(
     )
     for note in weight_file.notes:
         environment.note(note)
-    if weight_file.looks_back:
+    if weight_file.looks_back:  # the note that its class has a causal mask
         environment.note(weight_file.looks_back)
     write_weight_file(to, weight_file, layout=layout)
     _list_tensors(to, layout_request=None, output=output, environment=environment, view=view)

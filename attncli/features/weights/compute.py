@@ -101,7 +101,7 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
     sizes: AttentionSizes | None = None
     embedding: EmbeddingRows | None = None
     warnings: list[str] = []
-    roles: dict[str, str] = {}
+    roles: dict[str, str] = {}  # of each tensor; "" where it is not used
     arrays: dict[str, np.ndarray[Any, Any]] = {}
 
     # what the tensors are used as: stages of a saved run, or the weights of an attention
@@ -136,7 +136,7 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
             sizes = AttentionSizes(**asdict(layout_file.facts))
             if layout_file.vocabulary is not None:
                 by: Literal["id", "text"] = "text"
-                if layout_file.vocabulary.places is None:
+                if layout_file.vocabulary.places is None:  # no row of a token's text is stored
                     by = "id"
                 embedding = EmbeddingRows(rows=len(layout_file.vocabulary.rows), by=by)
             warnings += layout_file.every_note
@@ -149,12 +149,13 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
         numbers = {"min": about.min, "mean": about.mean, "max": about.max, "std": about.std}
         shape = list(info.shape)
         size = _data_bytes(info)
-        role = roles.get(info.name) or None  # "" is a tensor that is not used
+        role = roles.get(info.name) or None
         rows.append(
             TensorRow(
                 name=info.name, dtype=info.dtype, shape=shape, bytes=size, role=role, **numbers
             )
         )
+        # a mask has −∞ by nature
         if about.odd and not is_mask(info.name, arrays[info.name]):
             warnings.append(
                 message(
@@ -180,6 +181,7 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
 
 def is_saved_run(metadata: Mapping[str, str]) -> bool:
     """Whether a tensor file is what `attn run --save` wrote: stages of a run, not weights."""
+    # its metadata are JSON texts, so that the name stands in quotes
     return metadata.get("schema", "").strip('"') == "attn.run/1"
 
 
@@ -187,7 +189,7 @@ class Statistics(NamedTuple):
     """Least, mean, largest and standard deviation of a tensor's finite values, in float64; None
     where it has none.
 
-    odd: how many are not finite.
+    odd: how many of its values are not finite.
     """
 
     min: float | None = None
@@ -198,6 +200,7 @@ class Statistics(NamedTuple):
 
 
 NOT_READ = Statistics()
+"""Of a tensor that has no finite value, or was not read."""
 TOGETHER = 2**20
 """Values of small tensors that are looked at in one go: a call takes longer than a small tensor."""
 
@@ -235,9 +238,10 @@ def _row_statistics(array: np.ndarray[Any, Any]) -> Iterator[Statistics]:
 
     # rows with values that are not finite lose these, and so differ in length: one at a time
     finite = np.isfinite(values)
-    odd = values.shape[1] - np.count_nonzero(finite, axis=1)
+    odd = values.shape[1] - np.count_nonzero(finite, axis=1)  # of each row
     if odd.any():
         for row, is_finite, odd_count in zip(values, finite, odd.tolist(), strict=True):
+            # this same function on a matrix of the row's finite values alone
             (statistics,) = _row_statistics(row[is_finite][None])
             yield statistics._replace(odd=odd_count)
         return
@@ -249,8 +253,8 @@ def _row_statistics(array: np.ndarray[Any, Any]) -> Iterator[Statistics]:
     most = values.max(axis=1).tolist()
     mean = values.mean(axis=1, dtype=np.float64).tolist()
     deviation = values.std(axis=1, dtype=np.float64).tolist()
-    for low, middle, high, around in zip(least, mean, most, deviation, strict=True):
-        yield Statistics(float(low), middle, float(high), around)
+    for low, middle, high, spread in zip(least, mean, most, deviation, strict=True):
+        yield Statistics(float(low), middle, float(high), spread)  # integers become floats
 
 
 def _data_bytes(info: TensorSummary) -> int | None:

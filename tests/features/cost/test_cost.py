@@ -9,6 +9,7 @@ from attncli.errors import LimitError, UsageError
 from attncli.features.cost.compute import (
     Sizes,
     _cost_document,
+    cost,
     growth,
     lengths,
     measure,
@@ -160,6 +161,6 @@ def test_times_come_with_their_computed_ratio() -> None:
 
 def test_impossible_sizes_are_refused() -> None:
     with pytest.raises(UsageError):
-        _cost_document(Sizes(0, 8, 1, 8, 8))
+        cost(0)
     with pytest.raises(LimitError):
         measure(Sizes(10**6, 512, 8, 64, 64))
