@@ -19,7 +19,10 @@ from attncli.language import say
 
 def cache_figure(document: CacheDocument, drawing: Drawing, view: View, scale: str) -> None:
     """Draw how much of the last token's attention each cache policy keeps, as bars; then layers ×
-    heads of each policy."""
+    heads of each policy.
+
+    scale: not used: shares of 0 to 1 need no other scale than a linear one.
+    """
     about = say(view, "what each policy keeps of what the last token looks at")
     top = draw_title(drawing, document.text, f"{about}; {say(view, 'layers × heads')}")
     names = [safe(policy.policy) for policy in document.policies]
@@ -28,7 +31,7 @@ def cache_figure(document: CacheDocument, drawing: Drawing, view: View, scale: s
         Bar(name, policy.kept or 0.0, "–" if policy.kept is None else percent(policy.kept, 1))
         for name, policy in zip(names, document.policies, strict=True)
     ]
-    top = draw_bars(drawing, bars, top, most=1.0) + 24
+    top = draw_bars(drawing, bars, top, most=1.0) + 24  # points of a gap
     maps = [
         grid_map(name, ((row.layer, row.head, row.kept) for row in policy.heads))
         for name, policy in zip(names, document.policies, strict=True)

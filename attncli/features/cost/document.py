@@ -11,7 +11,7 @@ from attncli.documents import Document, ModelPart, Part, Size, describe
 from attncli.language import Speech, contextual, message, say
 
 MOST = 10**60
-"""Counts are drawn as floats."""
+"""The largest count of a document: counts are drawn as floats, and their products must be finite."""
 Many = Annotated[int, Meta(ge=0)]
 """Operations and bytes may be more than 64 bits hold."""
 Seconds = Annotated[float, Meta(ge=0)]
@@ -140,11 +140,8 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
         numbers lie where a float holds them."""
         names = {variant.name for variant in self.variants}
         for name in ("full", "causal", "window", "lsh", "rnn"):
-            if (
-                name not in names
-                or any(name not in row.multiply_adds for row in self.growth)
-                or not self.growth
-            ):
+            is_at_every_length = all(name in row.multiply_adds for row in self.growth)
+            if name not in names or not is_at_every_length or not self.growth:
                 what = message(
                     "there is no {name} here, or not at every length of `growth`", name=repr(name)
                 )
@@ -174,11 +171,7 @@ class CostDocument(Document, tag="attn.cost/1", frozen=True, kw_only=True):
                     f"variants[{number}]",
                     message("its numbers are not between 1 and {most:.0e}", most=MOST),
                 )
-        if (
-            max(
-                (count for row in self.growth for count in (row.n, *row.multiply_adds.values())),
-                default=0,
-            )
-            > MOST
-        ):
-            yield "growth", message("a number is above {most:.0e}", most=MOST)
+        for row in self.growth:
+            if max(row.n, *row.multiply_adds.values(), 0) > MOST:
+                yield "growth", message("a number is above {most:.0e}", most=MOST)
+                break  # said once

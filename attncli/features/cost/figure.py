@@ -16,7 +16,10 @@ from attncli.language import contextual, say
 
 def cost_figure(document: CostDocument, drawing: Drawing, view: View, scale: str) -> None:
     """Draw the multiply-adds of each kind of attention: as curves over text lengths, and as bars
-    for the document's length."""
+    for the document's length.
+
+    scale: not used, as nothing here is shaded.
+    """
     title = say(view, "cost of attention, n = {n}", n=f"{document.n:,}")
     sizes = say(
         view, "d_model {d_model}, {heads} heads", d_model=document.d_model, heads=document.heads
@@ -24,6 +27,7 @@ def cost_figure(document: CostDocument, drawing: Drawing, view: View, scale: str
     top = draw_title(drawing, title, sizes)
     series = []
     for name in (variant.name for variant in document.variants):
+        # growth has no masks of one's own
         points = [
             (row.n, row.multiply_adds[name]) for row in document.growth if name in row.multiply_adds
         ]
@@ -38,4 +42,4 @@ def cost_figure(document: CostDocument, drawing: Drawing, view: View, scale: str
         )
         for row in document.variants
     ]
-    draw_bars(drawing, bars, top + 16)  # a little below the curves
+    draw_bars(drawing, bars, top + 16)  # 16 points below the curves

@@ -18,8 +18,13 @@ from attncli.language import contextual, say
 
 
 def mask_figure(document: MaskDocument, drawing: Drawing, view: View, scale: str) -> None:
-    """Draw a map of each mask and, of several, of what all show together."""
-    masks = [*document.masks, *([document.combined] if document.combined else [])]
+    """Draw a map of each mask and, of several, of what all show together.
+
+    scale: not used: a share of visible pairs, mostly 0 or 1, needs a linear one.
+    """
+    masks = list(document.masks)
+    if document.combined:  # of several masks
+        masks.append(document.combined)
     if len(masks) > 1:
         title = say(view, "masks")
     else:

@@ -18,6 +18,8 @@ def series_figure(document: SeriesDocument, drawing: Drawing, view: View, scale:
     """Draw the heads' scores, a curve for each metric, over the training steps of a model's
     checkpoints.
 
+    scale: not used, as nothing here is shaded.
+
     Raises:
         InputError: The metrics that were asked for are no shares.
     """
