@@ -56,7 +56,7 @@ def cross_figure(document: CrossDocument, drawing: Drawing, view: View, scale: s
     top = _draw_alignment(document, drawing, top, view, scale)
     names = names_of(document.queries)
     axes = MapAxes([names[place] for place in queries], names_of(document.keys), queries)
-    chosen_heads = are_named(weights, document.model)
+    chosen_heads = are_named(weights, document.model)  # whether --head chose them
     draw_head_maps(drawing, weights, axes, top, view, scale=scale, chosen_heads=chosen_heads)
 
 

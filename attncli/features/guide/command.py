@@ -143,9 +143,10 @@ def _write_course(
             first_name="--html",
             name="--notebook",
         )
-    option = "--html"
+    option = "--html"  # that an error names
     if notebook is not None:
         option = "--notebook"
+    # a word of the glossary has a text for a browser, but no sections with commands
     if page is None or text is None or (notebook is not None and page not in guide_pages.PAGES):
         raise UsageError(
             "{option} is about a page, and none is named",
@@ -218,14 +219,14 @@ def _in_language_of(word: str, view: View, *, entries: bool) -> View:
     from attncli.language import languages
     from attncli.language.guide.search import sections_with
 
-    names = dict.fromkeys((view.lang, *languages()))
-    having = []
+    all_languages = dict.fromkeys((view.lang, *languages()))  # the view's first, each once
+    with_word = []
     if entries:
-        having = [lang for lang in names if _text_of(word, lang) is not None]
-    if not having:
-        having = [lang for lang in names if sections_with(word, lang)]
-    if having:
-        return replace(view, lang=having[0])
+        with_word = [lang for lang in all_languages if _text_of(word, lang) is not None]
+    if not with_word:
+        with_word = [lang for lang in all_languages if sections_with(word, lang)]
+    if with_word:
+        return replace(view, lang=with_word[0])
     return view
 
 

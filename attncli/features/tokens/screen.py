@@ -65,6 +65,7 @@ def tokens_screen(document: TokensDocument, view: View) -> Lines:
 
 def tokens_rows(document: TokensDocument) -> Iterator[Sequence[object]]:
     """The tokens as a table for `--plain`, its first row the names of the columns."""
+    # columns that are there only where some token has the fact
     facts = [
         name
         for name in ("unknown", "added", "typed")
