@@ -145,6 +145,7 @@ def _policy_columns(
     write: the cell of a policy, for the index of the row.
     """
     return [
+        # the first has 0, and so is always shown
         Column(policy.policy, partial(write, policy), leave_out=number)
         for number, policy in enumerate(document.policies)
     ]

@@ -207,9 +207,9 @@ def lengths(n: int) -> list[int]:
     # how many are below n: as often as n can be halved while 4 bits (8 or more) are left of it, yet
     # so that n and four lengths above it always fit
     below = min(max(n.bit_length() - 4, 0), POINTS - 5)
-    shorter = [n >> shift for shift in range(below, 0, -1)]
-    longer = [n << shift for shift in range(POINTS - below)]
-    return shorter + longer
+    shorter = [n // 2**halvings for halvings in range(below, 0, -1)]
+    n_and_longer = [n * 2**doublings for doublings in range(POINTS - below)]
+    return shorter + n_and_longer
 
 
 def growth(sizes: Sizes) -> list[GrowthRow]:
@@ -218,6 +218,7 @@ def growth(sizes: Sizes) -> list[GrowthRow]:
     """
     rows = []
     for n in lengths(sizes.n):
+        # without masks of one's own: one from a file has a single length
         variants = variant_costs(replace(sizes, n=n, masks=()))
         counts: dict[str, int] = {variant.name: variant.multiply_adds for variant in variants}
         rows.append(GrowthRow(n=n, multiply_adds=counts))
@@ -264,8 +265,8 @@ def cache_numbers(spec: Attention, n: int) -> int:
     """How many numbers of keys and values one layer keeps when n tokens have been generated.
 
     It keeps those that a later query can still see, such as a window's. With latent attention
-    these are the narrow vector (`latent.keys` wide) and the rotated part of the key that all heads
-    share (`latent.straight` wide), from which all heads' keys and values are computed again. A
+    these are the narrow vector (as wide as `keys`) and the rotated part of the key that all heads
+    share (as wide as `straight`), from which all heads' keys and values are computed again. A
     layer that reads another layer's keys and values keeps 0.
 
     Source: DeepSeek-AI, DeepSeek-V2, 2024, 2.1.2.

@@ -109,6 +109,7 @@ def mask(
 def positions_of(masks: Sequence[Mask]) -> int:
     """The number of keys of the mask files among the masks, else `POSITIONS`. Raises InputError for
     files of different sizes."""
+    # by number of keys the name of a file with so many
     sizes = {mask.values.shape[-1]: mask.name for mask in masks if isinstance(mask, MatrixMask)}
     if len(sizes) > 1:
         sizes_text = listing((f"{Path(name).name} {size}" for size, name in sizes.items()), " and ")

@@ -527,6 +527,7 @@ def _correct_steps(
     """Run a text, and return for each token of the answer whether the model predicts it as the
     likeliest."""
     last = len(model.spec.blocks) - 1
+    # idle: the last layer counts even where it does not attend, as in hybrids
     (trace,) = model.trace(
         probe.tokens, layers=[last], keep=(), interventions=interventions, idle=True
     )
@@ -740,18 +741,19 @@ def _check_heads(
 
 def _recall(model: Model, probes: Sequence[Probe], heads: Sequence[HeadName]) -> float:
     """Share of the answers' tokens that are predicted when these heads add nothing."""
-    by_layer: dict[int, list[int]] = {}
+    heads_by_layer: dict[int, list[int]] = {}
     for layer, head in heads:
-        by_layer.setdefault(layer, []).append(head)
+        heads_by_layer.setdefault(layer, []).append(head)
+    # what these heads mix in self-attention becomes 0
     cut: Interventions = {
-        (layer, "self"): [Zero(tuple(numbers))] for layer, numbers in by_layer.items()
+        (layer, "self"): [Zero(tuple(numbers))] for layer, numbers in heads_by_layer.items()
     }
     correct = [right for probe in probes for right in _correct_steps(model, probe, cut)]
     return float(np.mean(correct))
 
 
 def parse_lengths(text: str) -> list[int]:
-    """Lengths such as "128,256". Raises UsageError."""
+    """Lengths such as "128,256", each a million at most. Raises UsageError."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and 0 < int(part) <= 10**6 for part in parts):
         raise UsageError(

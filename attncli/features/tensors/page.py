@@ -15,6 +15,7 @@ def tensors_document_heads(document: TensorsDocument) -> DocumentHeads:
     stands for the layer."""
     queries = numbered_tokens(document.queries)
     keys = numbered_tokens(document.keys)
+    # the same list on both sides stands for one text that looks at itself
     if len(keys) == len(queries):
         keys = queries
     parts = [(layer, head) for layer, entry in enumerate(document.batch) for head in entry.heads]

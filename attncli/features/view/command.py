@@ -209,7 +209,7 @@ def _with_messages(fields: dict[str, Any], where: str) -> Document:
     from attncli.documents.reading import document_of
 
     document = document_of(fields, where)
-    if not fields.get("warnings"):
+    if not fields.get("warnings"):  # then the next import is spared
         return document
     from attncli.features.view.compute import translatable_warnings
 
