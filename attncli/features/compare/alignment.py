@@ -153,6 +153,7 @@ def replaced_words(sides: Sequence[TextTokens], query: str | None = None) -> lis
     joined: list[list[range]] = [[], []]
     for runs in _corresponding_words(units, order):
         places = [range(run[0].start, run[-1].stop) for run in runs]
+        # what replaces a word may be several words by the tokenizer, where a script has no spaces
         is_word = all(
             len(run) == 1 or _is_short_word(tokens, place, text)
             for run, place, (tokens, text) in zip(runs, places, sides, strict=True)

@@ -922,6 +922,7 @@ def _run_sides(
 
         # before the first of two texts runs: which words are joined in both
         if number == 0 and len(chosen) == 2 and chosen[1].text is not side.text and joins:
+            # both texts are split by the first side's tokenizer: only if the other has the same
             is_alike = side.setup.model == chosen[1].setup.model
             second = request.text_of(environment, chats, chosen[1].text, loaded_model)
             if is_alike:
@@ -1010,10 +1011,10 @@ def _run_side(
             resident=expected.resident,
         )
         if output.json or output.ndjson:
-            # about 21 characters a number
+            # a float64 in JSON, with its comma, is about 21 characters
             refuse_over(expected.numbers * 21, output, hint)
 
-    # words: False keeps the tokens as they are
+    # whole: every row is there to be compared; words: False keeps the tokens as they are
     document = compute_run(
         loaded_model,
         text.text,

@@ -103,7 +103,7 @@ class MeasuredRows(Struct, frozen=True, eq=False):
 
         difference: [aligned query, aligned key].
         """
-        # links that do not count get a size that no other has
+        # links that do not count get a size below all others, which are 0 or more
         sizes = np.where(self.counts, np.nan_to_num(np.abs(difference[self.rows])), -1.0)
         place = np.unravel_index(int(sizes.argmax()), sizes.shape)
         if sizes[place] >= 0:
@@ -155,7 +155,8 @@ def compare(
     else:
         rows = _query_positions(a, b, query, note)
     document = _compared_runs(a, b, names=names, top=top, query=rows, all_links=all_links)
-    if not all(regions):  # a chat beside a text has nothing to share
+    # no region on a side: none was asked for, or a chat stands beside a text
+    if not all(regions):
         return document
     return replace(
         document,
@@ -192,19 +193,20 @@ def compared_regions(
     nothing), each region also has its share of the remaining weight, without these.
     """
     queries = _looking_tokens(a, b, document)
-    members = [{region.name: list(region.tokens) for region in side} for side in regions]
+    # of A, then of B: the positions of each region's tokens, by its name
+    tokens_by_name = [{region.name: list(region.tokens) for region in side} for side in regions]
     rows = _rows_compared(a, b, queries)
     resting = _tokens_at_rest(a, b)
     # of either side, the share of weight that does not rest
     left = [1 - _mean(share) for share in _shares(rows, resting)]
     compared = []
-    for name in members[0].keys() & members[1].keys():
-        tokens = [side[name] for side in members]
+    for name in tokens_by_name[0].keys() & tokens_by_name[1].keys():
+        tokens = [side[name] for side in tokens_by_name]
         beyond: ComparedShare | UnsetType = UNSET
         if any(resting):
             outside = [
-                [token for token in side if token not in rest]
-                for side, rest in zip(tokens, map(set, resting), strict=True)
+                [token for token in side if token not in resting_of_side]
+                for side, resting_of_side in zip(tokens, resting, strict=True)
             ]
             beyond = _compared_share(_shares(rows, outside), document, left)
         share = _compared_share(_shares(rows, tokens), document)
@@ -340,7 +342,7 @@ def _query_positions(
         try:
             span_in_b = find_span(others, query)
         except InputError:
-            pass
+            pass  # in neither text: the error of A is raised below
         else:
             pairs = _pairs(a, b)
             partners = dict(zip(pairs.b, pairs.a, strict=True))
@@ -352,7 +354,6 @@ def _query_positions(
                 query=repr(query),
             )
             raise InputError(what, expected="a token that both texts have") from None
-        # in neither text: the error is that of A
         raise
     if span.stop - span.first > 1:
         count = span.stop - span.first
@@ -371,7 +372,7 @@ def _pairs(a: RunDocument, b: RunDocument) -> TokenAlignment:
     """Which tokens of the two sides correspond: equal ones, and words that stand in each other's
     place. Empty where no token is equal."""
     sides = [(tokens_of(side.tokens), side.text) for side in (a, b)]
-    pairs = align(*([token.text for token in tokens] for tokens, _ in sides))
+    pairs = align([token.text for token in a.tokens], [token.text for token in b.tokens])
     if not pairs.a:
         return pairs
     return with_substitutions(pairs, sides)
@@ -413,7 +414,8 @@ def _compared_runs(
         )
     rows = _aligned_rows(a, pairs, query)
 
-    # which links do not count as the one that changed most; fewer are left out until one counts
+    # which links do not count as the one that changed most: where no other changed, fewer are left
+    # out, and if still none changed, the document names those that were left out at first
     is_learned = "checkpoint" in (a.model.source, b.model.source)
     leave_out: tuple[LeftOutKind, ...] = ()
     if not all_links:
@@ -462,7 +464,8 @@ def _narrower_exclusions(
 ) -> list[tuple[LeftOutKind, ...]]:
     """The kinds of links that do not count as the one that changed most, in the order to try them: as
     asked for; then, for a comparison of single queries, with neighbours counted, and at last with all
-    but unknown words counted. The first with a link that changed is used.
+    but unknown words counted, which the model cannot tell apart. The first with a link that changed
+    is used.
 
     leave_out: the kinds that are asked to be left out.
     query: positions in A; None for all queries.
@@ -599,6 +602,7 @@ def compare_heads(a: LayerHead, b: LayerHead, measured: MeasuredRows) -> Compare
     weights = [_matrix(part.weights) for part in (part_a, part_b)]
     places = (pairs.a, pairs.b)
     common = [matrix[np.ix_(place, place)] for matrix, place in zip(weights, places, strict=True)]
+    # (rounding can make such a rest a little less than 0)
     outside = [
         np.clip(matrix[list(place)].sum(axis=1) - part.sum(axis=1), 0.0, None)
         for matrix, part, place in zip(weights, common, places, strict=True)
@@ -743,7 +747,7 @@ def largest_moves(
     rows = measured.rows
     moves = []
     for head in heads:
-        # the largest of each head first; links that do not count have size 0
+        # the `top` of all heads are among the `top` of each; links that do not count have size 0
         sizes = np.where(
             measured.counts, np.nan_to_num(np.abs(np.asarray(head.difference)[rows])), 0.0
         )

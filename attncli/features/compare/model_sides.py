@@ -81,6 +81,7 @@ def named_models(
             expected="two models and a text",
             hint='attn compare "TEXT" --model A --model B --model C',
         )
+    # (only arguments that may be models are chosen: none is None)
     models = [model for place in places if (model := by_argument[place]) is not None]
     texts = [text for place, text in enumerate(arguments) if place not in places]
     return models, texts
@@ -240,6 +241,7 @@ def _refuse_misspelt(arguments: Sequence[str], *, must_be_model: bool) -> None:
     must_be_model: whether the arguments can be no texts, so that any other word is refused, too.
     """
     for place, argument in enumerate(arguments):
+        # what has blanks is a text
         if is_model_file(argument) or any(map(str.isspace, argument)):
             continue
         base, plus, adapter = argument.partition("+")
@@ -304,7 +306,7 @@ def _refuse_place(argument: str, folder: str) -> None:
 
     try:
         entries = [path.name for path in folder_entries(Path(folder))]
-    except (AttnError, OSError):
+    except (AttnError, OSError):  # a folder that cannot be listed only gives no hint
         entries = []
     names = [name for name in entries if is_model_file(f"{folder}/{name}")]
     close = get_close_matches(os.path.basename(argument), names, n=1)  # noqa: PTH119 - of a text

@@ -109,6 +109,7 @@ def compared_page(
     # the answer in words, and which links it leaves out
     texts = [tokens_of(side.tokens) for side in (document.a, document.b)]
     left_out = aligned_exclusion(document.links_leave_out or (), texts, document.aligned)
+    # by language, the sentences, each in pieces of text and claims that lead to a place of the page
     answer = answer_of(document)
     if names := left_out_names(document):
         sentence = message(

@@ -92,7 +92,7 @@ def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
         a = head.a
         b = head.b
         most = head.max_difference
-        weights = (
+        cells_of_all_links = (
             most.value,
             most.query,
             most.key,
@@ -101,7 +101,7 @@ def compare_rows(document: CompareDocument) -> Iterable[list[object]]:
             head.kept,
             head.output_error,
         )
-        yield [a.layer, a.head, b.layer, b.head, *_link_cells(head, indices), *weights]
+        yield [a.layer, a.head, b.layer, b.head, *_link_cells(head, indices), *cells_of_all_links]
 
 
 def _link_cells(head: ComparedHead, indices: Mapping[int, int]) -> list[object]:
@@ -124,7 +124,8 @@ def _link_cells(head: ComparedHead, indices: Mapping[int, int]) -> list[object]:
 def _heads_table(document: CompareDocument, view: View) -> Lines:
     """A table with a row for each pair of heads, those of the largest change first: the change and
     its link, the mean difference, the divergence, and further columns where they say something.
-    Empty where nothing differs, or nothing before the first different token can.
+    Empty where nothing differs, unless `--show` asks for the table, and where all rows stand before
+    the first different token.
     """
     if _is_before_difference(document) or (_is_equal(document) and view.show is None):
         return Lines()
@@ -301,7 +302,8 @@ def _heads_to_draw(document: CompareDocument, view: View) -> list[ComparedHead]:
 
 def _maps(document: CompareDocument, view: View) -> Lines:
     """Maps of weights [query, key] for the heads that are drawn: A, B and the signed difference side
-    by side, with one scale for all weights and one for all differences. Empty where nothing differs.
+    by side, with one scale for all weights and one for all differences. Empty where nothing differs,
+    unless `--show` asks for maps, and where all rows stand before the first different token.
     """
     if _is_before_difference(document) or (_is_equal(document) and view.show is None):
         return Lines()
@@ -324,28 +326,10 @@ def _maps(document: CompareDocument, view: View) -> Lines:
 
     blocks = []
     for head in heads:
-        size = len(head.weights_a)
-        side_title = "A"
+        title_a = "A"
         if len(document.heads) > 1:
-            side_title = f"A {_head_names(head, view)}"
-        pictures = [
-            stack(
-                line((cut(name, slot, ascii=view.ascii), "bold")),
-                heatmap(
-                    as_matrix(getattr(head, key))[rows],
-                    view,
-                    max_width=min(2 * size, slot),
-                    max_height=size,
-                    scale=scale,
-                    limits=limits,
-                ),
-            )
-            for name, key, scale, limits in (
-                (side_title, "weights_a", "", (0.0, 1.0)),
-                ("B", "weights_b", "", (0.0, 1.0)),
-                (spell("B − A", ascii=view.ascii), "difference", "signed", (-far, far)),
-            )
-        ]
+            title_a = f"A {_head_names(head, view)}"
+        pictures = _three_maps(head, rows, title_a, far, slot, view)
         blocks.append(beside(pictures, width=view.width, side=names))
 
     rest = Lines()
@@ -364,8 +348,40 @@ def _maps(document: CompareDocument, view: View) -> Lines:
     )
 
 
+def _three_maps(
+    head: ComparedHead, rows: Sequence[int], title_a: str, far: float, slot: int, view: View
+) -> list[Lines]:
+    """Three maps [query, key] of a pair of heads under their titles: A's weights, B's, and B − A.
+
+    rows: the indices of the queries that are drawn.
+    title_a: the title of A's map, which names the heads where there are several pairs.
+    far: the size of the difference that has the strongest colour.
+    slot: columns of the terminal for each map.
+    """
+    size = len(head.weights_a)  # the tokens that both texts have
+    # the title, numbers, colour scale ("" is that of weights) and its ends of each map
+    maps = (
+        (title_a, head.weights_a, "", (0.0, 1.0)),
+        ("B", head.weights_b, "", (0.0, 1.0)),
+        (spell("B − A", ascii=view.ascii), head.difference, "signed", (-far, far)),
+    )
+    pictures = []
+    for title, numbers, scale, limits in maps:
+        picture = heatmap(
+            as_matrix(numbers)[rows],
+            view,
+            max_width=min(2 * size, slot),  # a cell is 2 columns wide
+            max_height=size,
+            scale=scale,
+            limits=limits,
+        )
+        pictures.append(stack(line((cut(title, slot, ascii=view.ascii), "bold")), picture))
+    return pictures
+
+
 def _difference_tables(document: CompareDocument, view: View) -> Lines:
-    """A table for each head of the weights of run B less those of run A, [query, key]."""
+    """A table of B − A, [query, key], for each head that is drawn. Numbers alone: the maps show the
+    same in colours."""
     columns = [index for index, _ in document.aligned]
     rows = document.measured_rows()
     texts = [document.a.tokens[index].text for index in columns]
@@ -378,7 +394,7 @@ def _difference_tables(document: CompareDocument, view: View) -> Lines:
             view,
             shade=False,
             mark_max=False,
-            by_size=True,
+            by_size=True,  # of many rows those with the largest changes, up or down, are shown
             title=message("difference {head}", head=_head_names(head, view)),
             note="B − A · rows: queries, columns: keys",
             row_numbers=[columns[index] for index in rows],
@@ -395,7 +411,7 @@ def _moved_weights(document: CompareDocument, view: View) -> Lines:
     if _is_before_difference(document):
         return Lines()
 
-    # nothing to list
+    # nothing to list: all changes are rounding, no link that counts changed, or none at all did
     moved = [weight for weight in document.moved if abs(weight.difference) > SAME]
     if document.moved and not moved:
         no_change = message("nothing by more than 1e-06, which is rounding")
@@ -460,6 +476,7 @@ def compared_sides(document: CompareDocument, view: View) -> Lines:
         if has_two_texts:
             different = {*only_here, *_substituted_tokens(document, letter)}
             shares = [DIFFERS if index in different else 0.0 for index in range(len(side.tokens))]
+            # (no word is marked as a query)
             blocks.append(sentence(words(side.text, side.tokens, shares, frozenset()), view))
         if not same_run:
             blocks.append(fact("ran", _run_facts(side, view), view))
@@ -467,6 +484,7 @@ def compared_sides(document: CompareDocument, view: View) -> Lines:
         text = cut(
             safe(document.a.text, ascii=view.ascii), max(view.width - SIDE, 10), ascii=view.ascii
         )
+        # `is_ours`: a user's text, not one to translate
         blocks.append(fact("text", [text], view, is_ours=False))
     blocks += _alignment_notes(document, view)
     if same_run:
@@ -676,7 +694,8 @@ def _shown_text(document: CompareDocument, index: int, view: View) -> str:
 
 
 def _before_difference_sentences(document: CompareDocument, view: View) -> Iterator[str]:
-    """Yield why no compared row differs, and the option to compare a row that does."""
+    """Yield why no compared row differs and, where rows were chosen and a later one may differ, the
+    option to compare the last one."""
     # said only of texts with a common beginning, whose length the document then holds
     beginning = document.common_beginning or 0
     yield say(
@@ -690,6 +709,7 @@ def _before_difference_sentences(document: CompareDocument, view: View) -> Itera
         ),
     )
     later = [index for index, _ in document.aligned if index >= beginning]
+    # rows were chosen by --query, or a later one would have been compared
     if later and document.queries:
         name = token_reference(document.a.tokens, later[-1], view)
         yield say(view, "A row that does: --query {query}", query=name)
@@ -898,6 +918,7 @@ def _link_sentences(document: CompareDocument, view: View) -> list[str]:
         a, b = (f"{value:.{digits}g}" for value in (link.a, link.b))
 
     ends = {"link": link_label(query, key, view), "a": a, "b": b}
+    # names of both templates: one place for A and B, or one for either
     places = {
         "layer": head.a.layer,
         "head": head.a.head,
@@ -1092,10 +1113,11 @@ def _shaded_text(document: CompareDocument, head: ComparedHead, query: int, view
     places = [index_a for index_a, _ in document.aligned]
     row = as_matrix(head.difference)[places.index(query)]
     differences = np.zeros(len(document.a.tokens))
-    # columns behind them are of keys that no token has, such as a learned one
+    # the row's further columns are of keys that are no tokens, such as a learned one: left out
     differences[places] = np.abs(np.nan_to_num(row))[: len(places)]
     tint = message("tint: by how much the word's weight differs")
     rest = resting_keys(document.a.tokens, document.a.model.source)
+    # with --all-links nothing is left out, here neither
     if document.links_leave_out and rest.any():
         differences[rest] = 0.0
         tint = message("tint: by how much the word's weight differs; where heads rest is left out")

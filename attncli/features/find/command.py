@@ -120,7 +120,7 @@ def find(
         # the check may name the link: its key stands for the first of --to, whose others stay
         start, end = expectation.link(start, ends[0] if ends else None)
         if end is not None:
-            _, *other_ends = ends or [end]
+            other_ends = (ends or [])[1:]
             ends = [end, *other_ends]
     if start is None or not ends:
         hint = message("attn find TEXT --from it --to animal")

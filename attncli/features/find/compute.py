@@ -114,7 +114,7 @@ def find_in_source(
 
     Args:
         model: A decoder that reads a source, as `Model.decoder` returns it.
-        link: Its ends, the text and the source.
+        link: Its ends, the text and the source; of its keys the first is looked for.
         layers, heads: Which layers, and which heads of each.
         top: How many links the document holds.
         note: Called with a sentence that says what an ambiguous name was read as.
@@ -693,8 +693,8 @@ def _rows_by_layer(
 
 
 def _trace_of_queries(trace: LayerTrace, queries: Sequence[int]) -> LayerTrace:
-    """The trace with the mixed values of these queries alone; those of the other queries were not
-    computed."""
+    """The trace with the mixed values of these queries alone: those of the other queries are 0,
+    as they were not computed, and no warning on overflow is to count them."""
     mixed = trace.stages["mixed"][..., list(queries), :]
     return replace(trace, stages={**trace.stages, "mixed": mixed})
 
@@ -782,12 +782,16 @@ def _with_effects(
     # the query's vector is measured and, with two vocabulary entries, their logits' difference
     selection = HeadSelection(request.layers, request.heads)
     link = CutLink(tuple(ends[0]), tuple(ends[1]))
-    measuring = MeasureRequest(("vector",), link.queries, link.queries[-1])
+    measuring = MeasureRequest(("vector",), positions=link.queries, position=link.queries[-1])
     if cutting.entries is not None:
         target, versus = cutting.entries
         last = len(tokens) - 1
         measuring = MeasureRequest(
-            ("vector", "difference"), link.queries, last, target, versus=versus
+            ("vector", "difference"),
+            positions=link.queries,
+            position=last,
+            target=target,
+            versus=versus,
         )
     removal = remove(
         model,

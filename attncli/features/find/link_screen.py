@@ -74,7 +74,7 @@ def link_sentences(document: FindDocument, view: View) -> list[str]:
     resting key (the first token or a special one, on which heads put weight whatever it is).
     """
     visible = _heads_by_weight(document)
-    if not document.heads:
+    if not document.heads:  # of pairs of tokens, which have an answer of their own
         return [not_learned_note(document.model, view)]
     if not visible:
         answer_sentences = list(_hidden_sentences(document, view))
@@ -112,7 +112,7 @@ def find_hint(document: FindDocument, view: View) -> Lines:
     query = reference(document, document.query, view)
     key = reference(document, document.key, view)
     if not _heads_by_weight(document):
-        if all(head.reverse.rank is None for head in document.heads):
+        if all(head.reverse.rank is None for head in document.heads):  # hidden both ways
             return Lines()
         command = command_about(document, "find", ["--from", key, "--to", query], view)
         tried = command_lines(command, view, before=say(view, "Try:"))
@@ -382,7 +382,7 @@ def _verified_sentences(document: FindDocument, view: View) -> Iterator[str]:
 
     def weight_in_front(head: FoundHead) -> float:
         """The link's weight in a head, in the run with the word in front."""
-        if head.verified is UNSET:
+        if head.verified is UNSET:  # not among `verified`: for the type checker
             return 0.0
         return head.verified.weight
 

@@ -227,8 +227,8 @@ def find_pairs(
 
     # the link cut
     removals: list[RemovalResult] = []
-    for number, (pair, link) in enumerate(zip(fitted.pairs, ends, strict=True)):
-        if effect:
+    if effect:
+        for number, (pair, link) in enumerate(zip(fitted.pairs, ends, strict=True)):
             on_progress = partial(_progress_of_cuts, progress, number, len(fitted.pairs))
             removals.append(_cut_link(model, pair, link, selection, memory, on_progress))
     return _document(model, fitted, ends, chosen, np.stack(weights), removals)
@@ -367,7 +367,8 @@ def _document(
     means = weights.mean(0)
     has_other = all(link.others for link in ends)
 
-    # what m loses where the link is cut; nothing is held there, which `None` says
+    # what m loses where the link is cut; not measured, which `None` says: the same with all other
+    # heads held at the weights of the unchanged run
     differences: list[Difference | UnsetType] = [UNSET] * len(chosen)
     together: Difference | UnsetType = UNSET
     if removals:
@@ -384,6 +385,7 @@ def _document(
         (together,) = mean_differences([[result.together] for result in removals], [[None]])
 
     # how much more weight the link has in the clean text, [pair, head]
+    # (the sets of keys: 0 the link's, 1 the other answer's)
     clean_links = weights[:, 0, :, 0]
     corrupt_links = weights[:, 1, :, 0]
     changes = mean_intervals(clean_links - corrupt_links)

@@ -102,8 +102,8 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     key_name = _token_name(document, document.key, view)
     places = {"query": query_name, "arrow": bare_arrow(view), "key": key_name}
     heads = document.heads
-    is_hidden, is_one_way = _hidden_ways(heads)
-    if is_hidden and not is_one_way:
+    is_hidden, is_reverse_hidden = _hidden_ways(heads)
+    if is_hidden and not is_reverse_hidden:
         heads = sorted(
             heads, key=lambda head: (-counted_weight(head.reverse), head.layer, head.head)
         )
@@ -111,7 +111,9 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     heads_shown = heads
     if not view.full:
         heads_shown = heads[: view.top]
-    columns = _columns(document, heads_shown, view, is_hidden=is_hidden, is_one_way=is_one_way)
+    columns = _columns(
+        document, heads_shown, view, is_hidden=is_hidden, is_reverse_hidden=is_reverse_hidden
+    )
     names_shown = [column.name for column in columns_that_fit(columns, heads_shown, view)]
     reverse_note = ""
     if REVERSE in names_shown:
@@ -128,9 +130,9 @@ def _head_table(document: FindDocument, view: View) -> Lines:
     if document.effect_together is not UNSET:
         notes.append(_effect_note(document, view))
     notes.append(_rest_note(document, is_hidden=is_hidden))
-    if is_hidden or is_one_way:
+    if is_hidden or is_reverse_hidden:
         # of the two directions the one that the table does not show; where both are hidden, the link
-        hidden = places if is_hidden and is_one_way else _swap_ends(places)
+        hidden = places if is_hidden and is_reverse_hidden else _swap_ends(places)
         notes.append(message("the mask hides {query} {arrow} {key} in every head", **hidden))
     return stack(body, *(remark(note, view) for note in notes))
 
@@ -194,14 +196,14 @@ def _columns(
     view: View,
     *,
     is_hidden: bool,
-    is_one_way: bool,
+    is_reverse_hidden: bool,
 ) -> list[Column[FoundHead]]:
     """The columns of the table of heads. Those with a `leave_out` number go where there is too little
     room, the largest number first.
 
     is_hidden: whether the mask hides the link in every head, so that the link in the other
         direction (the reverse) is shown in its place.
-    is_one_way: whether it hides the reverse in every head.
+    is_reverse_hidden: whether it hides the reverse in every head.
     """
     write = writer(
         [counted_weight(link) for head in heads for link in (head, head.reverse)], view.precision
@@ -214,7 +216,7 @@ def _columns(
     def link_of(head: FoundHead) -> FoundHead | Reverse:
         """The link of a head that the table is about: the one asked for, or, where the mask hides
         that everywhere, the one in the other direction."""
-        if is_hidden and not is_one_way:
+        if is_hidden and not is_reverse_hidden:
             return head.reverse
         return head
 
@@ -246,12 +248,12 @@ def _columns(
         Column("head", lambda head: str(head.head)),
         Column("weight", weight_text),
         Column(share=lambda head: counted_weight(link_of(head)), align="left"),  # a bar
-        *_other_columns(document, view, is_turned=is_hidden and not is_one_way),
+        *_other_columns(document, view, is_turned=is_hidden and not is_reverse_hidden),
         *_effect_columns_of(document, heads),
         Column(message("rank of key"), rank_text),
         Column(LOOKS, top_text, align="left", leave_out=others + 2),
     ]
-    if not is_hidden and not is_one_way:
+    if not is_hidden and not is_reverse_hidden:
         columns += [
             Column(REVERSE, lambda head: write(counted_weight(head.reverse)), leave_out=others + 1),
             Column("rank", reverse_rank_text, leave_out=others + 1),

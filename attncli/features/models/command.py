@@ -131,7 +131,7 @@ def fetch(
     ignored_keys = tuple(ignore_config or ())
     with _nearest_name_as("attn models fetch"):
         location = _locate(environment, model, lambda folder: refuse_unknown(folder, ignored_keys))
-    if environment.notes is not None:
+    if environment.notes is not None:  # it is None with --quiet
         environment.notes(_place_note(location))
     described = describe_model(environment, model, ignored_keys)
     with described.checkpoint as checkpoint:
@@ -204,6 +204,7 @@ def verify(
     result = verify_model(
         resolved.folder, text_or_ids, target=target_text, backend=backend, ignore=ignored_keys
     )
+    # ids have no text
     document = verify_document(resolved, text_of_model if ids is None else "", result)
     write_documents([document], output, environment, view)
     if not result.is_within_limits:
@@ -349,13 +350,22 @@ def _estimate(
         return with_held_weights(replace(cost, bytes_read=stored), resident)
 
     # a native one: layer by layer
-    wide = compute_dtype(spec, count, dtype)
+    computing_dtype = compute_dtype(spec, count, dtype)
     sizes = None
     if described.binding is not None:
         sizes = stored_sizes(checkpoint.names(), described.binding, spec.head)
-        if not sizes.head:  # checkpoints are saved without an output matrix, too
+        # a checkpoint saved without its output matrix predicts no next token
+        if not sizes.head:
             spec = replace(spec, head=None)
-    cost = cost_of(spec, count, run, dtype=dtype, compute_dtype=wide, rows=rows, stored_sizes=sizes)
+    cost = cost_of(
+        spec,
+        count,
+        run,
+        dtype=dtype,
+        compute_dtype=computing_dtype,
+        rows=rows,
+        stored_sizes=sizes,
+    )
     return with_next_token(cost, spec, layers, dtype, sizes)
 
 

@@ -778,7 +778,7 @@ def model_document(
         family=spec.family,
         tokenizer=vocabulary is not None,
         vocabulary_file=vocabulary,
-        fetched=location.tensors is None,
+        fetched=location.tensors is None,  # else these say where weights would lie
         stated=_stated_metadata(checkpoint),
         tensors=len(tensors),
         parameters=parameters,

@@ -274,7 +274,7 @@ def models_rows(document: ModelsDocument) -> Iterator[Sequence[object]]:
 
 def _run_support(model: CachedModel) -> str:
     """How attn runs a cached model, in words, or what is missing for it."""
-    if model.missing:
+    if model.missing:  # other needed files than the tokenizer hold weights
         return message("no tokenizer" if model.missing == [TOKENIZER] else "no weights")
     if model.native:
         return "natively"
@@ -294,7 +294,7 @@ SIDES = {
 def verify_screen(document: VerifyDocument, view: View) -> Lines:
     """The whole screen of an `attn.verify/1` document: what was compared, a row for each layer with
     its largest differences, and the verdicts on float64 and float32."""
-    wide = document.float64
+    distance = document.float64
     backend = message("attn on {backend}", backend=document.backend)
     top = stack(
         line((cut(safe(document.name, ascii=view.ascii), view.width, ascii=view.ascii), "bold")),
@@ -327,8 +327,8 @@ def verify_screen(document: VerifyDocument, view: View) -> Lines:
         verdict = line((say(view, "equal within the limits"), "bold green"))
     else:
         verdict = line((say(view, "NOT equal within the limits"), "bold red"))
-    error = f"{wide.worst:.1e}"
-    limit = f"{wide.limit:.0e}"
+    error = f"{distance.worst:.1e}"
+    limit = f"{distance.limit:.0e}"
     exact = say(
         view, "float64: at most {error} relative, allowed {limit}.", error=error, limit=limit
     )
@@ -387,7 +387,7 @@ def _float32_sentence(distance: Float32Distance, view: View) -> str:
 def _further_sentences(document: VerifyDocument, view: View) -> list[str]:
     """Further sentences of a verdict: how far single weights are off in float32, and for a GGUF file
     whose code unpacked the reference's weights; empty without either."""
-    sentences = []
+    further_sentences = []
     largest = document.float32.largest_weight
     reference = document.float32.reference_weight
     if (
@@ -402,9 +402,12 @@ def _further_sentences(document: VerifyDocument, view: View) -> list[str]:
             own=f"{largest:.1e}",
             other=f"{reference:.1e}",
         )
-        sentences.append(weights)
+        further_sentences.append(weights)
+    # whose code unpacked the stored blocks of a GGUF file
     if document.blocks == "gguf":
-        sentences.append(say(view, "The reference's weights were unpacked by the gguf package."))
+        further_sentences.append(
+            say(view, "The reference's weights were unpacked by the gguf package.")
+        )
     elif document.blocks == "attn":
         unproven = say(
             view,
@@ -412,8 +415,8 @@ def _further_sentences(document: VerifyDocument, view: View) -> list[str]:
             " code, which this does not prove. {command} installs it.",
             command=install_command("gguf"),
         )
-        sentences.append(unproven)
-    return sentences
+        further_sentences.append(unproven)
+    return further_sentences
 
 
 def _difference_cells(layer: LayerDifference) -> list[str]:
@@ -540,7 +543,7 @@ def model_rows(document: ModelDocument) -> Iterator[Sequence[object]]:
         for layer in range(side.layers):
             group = group_of_layer[layer]
             attention = group.attention
-            if attention is None:
+            if attention is None:  # what the layer does instead stands in the column of the mask
                 yield (name, layer, 0, 0, "", "", "", "", group.instead, "")
                 continue
             position = "none"
@@ -640,7 +643,7 @@ def _group(group: LayerGroup, view: View) -> Lines:
         rows.append(fact(place, _mixer(group.mixer), view))
     if group.cross is not None:
         rows += _attention("cross", group.cross, view)
-    if group.factors:
+    if group.factors:  # with which weights are multiplied as they are read
         factors = [f"{role} × {brief(factor)}" for role, factor in group.factors.items()]
         rows.append(fact("as read", [spell(factor, ascii=view.ascii) for factor in factors], view))
     return stack(
@@ -797,7 +800,7 @@ def _qk_norm(norm: QkNormPart) -> list[str]:
     }
     return [
         message("queries and keys normed ({norm})", norm=_norm(norm.norm)),
-        over.get(norm.over, ""),
+        over.get(norm.over, ""),  # each head by shared weights is the usual way, and not said
         message("normed after the positions" if norm.after else ""),
     ]
 
@@ -826,6 +829,7 @@ def _mixer(mixer: MixerPart) -> list[Message]:
     sizes, in words.
     """
     factors: list[Message] = []
+    # mixers without a convolution of their own return at once; to the others it is added below
     match mixer:
         case ShortConvolutionPart():
             return [message("short convolution over {kernel} tokens, gated", kernel=mixer.kernel)]
@@ -901,12 +905,11 @@ def _mlp(mlp: MlpPart | ExpertsPart | None) -> list[str]:
                 *_routing(mlp),
             ]
             if mlp.shared is not None:
-                width = mlp.shared.width
                 shared = _activation(mlp.shared)
                 facts += [
                     message(
                         "one part for every token {width} wide, {shared}",
-                        width=width,
+                        width=mlp.shared.width,
                         shared=shared,
                     ),
                     _gate_bound(mlp.shared.bounded),
@@ -1001,9 +1004,12 @@ def model_answer(document: ModelDocument, view: View) -> Lines:
     """The answer of an `attn.model/1` document: how large a model is, and what the text asked about
     would take."""
     spec = document.spec
-    attending_groups = [group for group in spec.groups if group.attention is not None]
-    heads = {group.attention.heads for group in attending_groups if group.attention is not None}
-    attending = sum(len(group.layers) for group in attending_groups)
+    heads = set()  # the different numbers of heads that layers have
+    attending = 0
+    for group in spec.groups:
+        if group.attention is not None:
+            heads.add(group.attention.heads)
+            attending += len(group.layers)
     if len(heads) > 1:
         sizes = message(
             "{model} has {layers} layers, whose numbers of heads differ, and {parameters}"

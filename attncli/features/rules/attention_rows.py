@@ -208,7 +208,8 @@ def observe(
     consume: called with each block; the layers of a text come in order.
     progress: called with how many more tokens have run.
     """
-    # short texts side by side; places in a batch count from the first text of its group
+    # short texts side by side; a group's batches may hold its texts in another order, and their
+    # `places` count from its first text, which is number `begin` of the short ones
     short = [number for number, tokens in enumerate(texts) if len(tokens) <= LONG]
     begin = 0
     for group in model.batches([list(texts[number]) for number in short], keep=("weights",)):

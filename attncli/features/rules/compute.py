@@ -334,7 +334,8 @@ class _SwapTrial:
             # 0.29 of 100 is 28.999… in binary
             count = max(int(share * len(ranked) + 1e-9), 1)
             best = frozenset(ranked[:count])
-            # of numbers that the seed gives to the heads, the smallest are drawn
+            # the seed gives each head a number, by a stream that is named for this draw, and the heads
+            # with the smallest are drawn
             numbers = integers(self._seed, f"drawn\0{count}", len(ranked))
             drawn = frozenset(np.argsort(numbers, kind="stable")[:count].tolist())
             rows.append(

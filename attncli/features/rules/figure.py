@@ -88,13 +88,13 @@ def _draw_heads(
     """
     layers = sorted({head.layer for head in document.heads})
     most = 1 + max(head.head for head in document.heads)
-    left = 34.0
+    left = 34.0  # room for the layers' numbers; all lengths are in points
     side = max(min(CELL, (min(WIDE, drawing.room) - left) / most), LEAST_CELL)
     drawing.text(left, top + 8, say(view, "head →"), size=8, quiet=True)
     begin = top + 12
     for row, layer in enumerate(layers):
         if side >= 8 or row % 4 == 0:  # small rows have room for every fourth number
-            y = begin + (row + 0.75) * side
+            y = begin + (row + 0.75) * side  # digits stand on a line below the row's middle
             drawing.text(left - 5, y, str(layer), size=7, anchor="end", quiet=True)
     for head in document.heads:
         size = 0.92 * side * math.sqrt(max(head.overlap, LEAST_AREA))  # 0.92: a gap between squares

@@ -226,6 +226,7 @@ def plugin_rule(plugin: Plugin) -> PluginRule:
     function = plugin.load()
     if not isinstance(function, FunctionType):
         what = message("{target} is no function", target=plugin.target)
+        # this raises
         plugin.refuse(what, message("a function of a text, as in a file of --rule-file"))
     path = Path(function.__code__.co_filename)
     with plugin.guard():  # what fails in here is the plugin's error

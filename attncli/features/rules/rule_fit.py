@@ -406,6 +406,7 @@ def _gains(sums: PairSums, mixtures: Floats) -> Floats:
     """
     with_mixture = np.einsum("hrs,hs->hr", sums.rules, mixtures)  # ⟨R_r, mixture⟩
     gradient = with_mixture - sums.both
+    # half of how fast the error falls on the way to each rule, below 0 where it rises
     slopes = (gradient * mixtures).sum(-1, keepdims=True) - gradient
     mixture_squares = np.einsum("hr,hr->h", with_mixture, mixtures)[:, None]
     rule_squares = np.einsum("hrr->hr", sums.rules)

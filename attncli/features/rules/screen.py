@@ -111,6 +111,7 @@ def _model_and_texts(document: RulesDocument, view: View) -> Lines:
     model = document.model
     texts = document.texts
     name = label(model.name or model.family or model.source, ascii=view.ascii)
+    # layers without attention are not counted
     sizes = message("{layers} layers × {heads} heads", layers=model.attending, heads=model.heads)
     facts = [
         name,
@@ -212,6 +213,7 @@ def _swap_table(document: RulesDocument, view: View) -> Lines:
             _factor_text(row, row.loss_distance, view) for row in document.swapped
         ],
         message("first token"): [
+            # older documents have no loss with the first token alone
             "-" if row.loss_first is UNSET else _factor_text(row, row.loss_first, view)
             for row in document.swapped
         ],
@@ -292,6 +294,7 @@ def seldom_sentences(head: RuledHead, rules: Sequence[RuleMeaning], view: View) 
     """
     shares = {rule.name: rule.found_share for rule in rules}
     for part in head.parts:
+        # UNSET for a rule that is not among these, or was fitted to no rows
         found_share = shares.get(part.rule, UNSET)
         if part.weight < LEAST_WEIGHT or found_share is UNSET or found_share >= SELDOM:
             continue
@@ -374,15 +377,16 @@ def mixture_sentences(
 
 
 def _swap_sentences(document: RulesDocument, view: View) -> Iterator[str]:
-    """Yield what rules in place of heads cost the model, beside the first token alone and an even
-    spread, and over how many tokens."""
+    """Yield what rules in place of heads cost the model, beside heads drawn at random, the mean by
+    distance, the first token alone and an even spread, and over how many tokens. Where no head was
+    swapped: that the model predicts no next word, or nothing."""
     if not document.swapped:
         if document.predicts is False:
             yield say(
                 view, "This model predicts no next word: no swap can be measured by its perplexity."
             )
         return
-    # the row of the share nearest to a quarter of the heads
+    # one row stands for the table: a quarter, the middle of the shares that are measured by default
     row = min(document.swapped, key=lambda row: abs(row.share - 0.25))
     yield say(
         view,
@@ -422,7 +426,7 @@ def _swap_sentences(document: RulesDocument, view: View) -> Iterator[str]:
         )
     yield say(view, first, first=_factor_text(row, row.loss_first, view))
     if document.texts.measured_tokens is not UNSET:
-        # a text's first token is predicted by none
+        # no token comes before a text's first one to predict it: one less for each text
         yield say(
             view,
             plural(

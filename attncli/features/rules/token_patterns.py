@@ -83,7 +83,9 @@ class TokenPatterns:
     def comma(self) -> Bools:
         """Which tokens end in a mark within a sentence (a comma, colon or semicolon), booleans
         [token]."""
-        marks = tuple(",;:，；：、")  # no text, which "" of a blank token would be found in
+        marks = tuple(
+            ",;:，；：、"
+        )  # a tuple: "" of a blank token is in every string, and not in it
         return self.mark_tokens(lambda text: text.strip()[-1:] in marks)
 
     @cached_property
@@ -122,7 +124,7 @@ class TokenPatterns:
         """Which tokens are a Chinese measure word after a numeral or a demonstrative, as 个 in 三个,
         booleans [token]."""
         measure_words = self.mark_tokens(lambda text: text.strip() in CLASSIFIERS)
-        numerals = tuple("一二两三四五六七八九十百千几这那每")  # no text, as in `comma`
+        numerals = tuple("一二两三四五六七八九十百千几这那每")  # a tuple, as in `comma`
         counts = self.number | self.mark_tokens(lambda text: text.strip()[-1:] in numerals)
         follows_count = np.zeros(self.count, bool)
         follows_count[1:] = counts[:-1]

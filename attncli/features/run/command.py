@@ -310,6 +310,7 @@ def _run_as_batch(model: Model, texts: Sequence[Text], setup: RunSetup) -> list[
     tokens = [request.tokens_of(model, text) for text in texts]
     layers, heads = layers_and_heads(model, setup.model)
     longest = max(map(len, tokens))
+    # as many times what the longest text needs; the weights are there once
     single = cost(model, longest, RunRequest(layers, heads, matrices=False), is_saved=True)
     request.refuse_memory(
         single.resident + (single.peak - single.resident) * len(texts),

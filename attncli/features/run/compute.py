@@ -193,6 +193,7 @@ def cost_of(
             squares = 2
         else:
             squares = 1
+        # rows of each such array that stay in memory to the end
         if is_saved:
             rows_in_memory = 2 * count  # what is saved is there twice while it is written
         elif request.matrices:
@@ -207,7 +208,7 @@ def cost_of(
         count,
         sizes=stored_sizes,
         layers=layers,
-        kept_stages=0,
+        kept_stages=0,  # the arrays [query, key] that are kept are counted here
         rows=rows,
         dtype=compute_dtype,
         last_rows=last_rows,
@@ -221,8 +222,10 @@ def cost_of(
     if is_rounded or not keeps_all or request.heads is not EVERY:
         score_bytes = most_scores * SCORE_ITEM[compute_dtype]
     if is_rounded and not keeps_all:
-        score_bytes += most_scores * item
-    if rows is not None:
+        score_bytes += (
+            most_scores * item
+        )  # the layer rounded to the answer's type, before it is cut
+    if rows is not None:  # no layer's scores are in memory as a whole
         score_bytes = 0
     parts = {
         message("scores that are kept"): score_bytes,
@@ -417,7 +420,7 @@ def run(
 
     # the cost, before anything runs
     expected = cost(model, len(tokens), request, is_saved=is_saved, rows=rows)
-    if batch is None:
+    if batch is None:  # of texts that ran as a batch no next token is told
         expected = with_next_token(expected, model.spec, layers, model.backend.dtype)
     if recurrences:
         expected = _with_implicit_weights(expected, model, recurrences, heads, len(tokens))
@@ -760,6 +763,7 @@ class _RunLinks:
         let every link count."""
         if self._uncut is None or self.strongest.strongest():
             return
+        # a long text has no such rows: its collector got them block by block, as a watcher
         for layer, heads, weights in self._rows:
             self._uncut.add(layer, heads, weights, query)
         self._all_count = True
@@ -912,12 +916,15 @@ def _next_tokens(model: Model, vector: Array) -> list[NextToken]:
         return []
     from attncli.features.effects.places import reads_on
 
+    # a model that sees later tokens fills gaps, and says nothing of a next token
     if not reads_on(model.spec):
         return []
     from attncli.features.effects.targets import likeliest_tokens, predicts_next
 
+    # a checkpoint may be saved without the head's matrix
     if not predicts_next(model):
         return []
+    # softmax, from which the largest score is taken so that nothing overflows
     scores = np.asarray(model.backend.numpy(model.logits(vector)), np.float64)[0]
     shares = np.exp(scores - scores.max())
     return likeliest_tokens(model, shares / shares.sum(), LIKELIEST)
@@ -1328,6 +1335,7 @@ def implicit_layers(
     from attncli.mechanism.mixer import implicit_weights
 
     parts = []
+    # `idle`: layers with a recurrence do not attend, and are yielded nevertheless
     for trace in model.trace(tokens, layers=layers, keep=(), idle=True):
         mixer = model.spec.blocks[trace.layer].mixer
         assert isinstance(mixer, Recurrence)

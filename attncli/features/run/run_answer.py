@@ -321,6 +321,7 @@ def _query_sentences(
             kinds = [*rest_kinds(document.tokens), "self"]
         query_links = [link for link in query_links if link.key != query]
     if not query_links:
+        # (that it sees itself alone was said above)
         if not _sees_itself_alone(document, query):
             answer_sentences += _resting_sentences(document, query, first=None, view=view)
         if document.every_link_counts and not rest[query]:
@@ -333,6 +334,7 @@ def _query_sentences(
     several = _tells_of_several_heads(document, head_links)
     if visible_count == 1 and not several:
         return [_alone_sentence(document, first, view)]
+    # beside resting keys the others share what is left, and 1 / count is no even share
     if is_nearly_even(first.weight, visible_count) and not rest.any():
         return [_even_sentence(query_text, first.weight, visible_count, view)]
     second = _second_link(query_links)

@@ -180,6 +180,7 @@ def links_part(document: RunDocument, view: View) -> Lines:
     texts = [with_word(token, view) for token in document.tokens]
     has_one_head = len(document.overview or heads_of(document)) == 1
     place = None if has_one_head else layer_and_head
+    # `view.few`: nobody asked for a number of links
     is_below_grid = view.few and view.show is None and several_layers(document)
     row_count = FEW if is_below_grid else view.top
     note = message("weight of a key in its query's row; bars from 0 to 1")
@@ -632,6 +633,7 @@ def run_hint(document: RunDocument, view: View) -> Lines:
     ablation = command_about(document, "ablate", ["--query", name], view)
     matter = command_lines(ablation, view, before=say(view, "Does it matter?"))
     note = options_note(view)
+    # the answer names what looks back only where every link counts
     back = document.strongest_back
     if not back or not document.every_link_counts:
         return stack(matter, note)

@@ -185,8 +185,8 @@ def why_absent(part: str, shapes: Sequence[ShapeRow], source: str, position: str
 
 
 def _formula(stage_table: StageTable, document: RunDocument) -> str:
-    """The formula of a stage below its table: that of the run's shape trace where the projection has
-    a bias, else the table's own note."""
+    """The formula of a stage below its table, as `_own_formula` has it; of queries and keys that rope
+    rotates, that too."""
     stage = stage_table.stage
     formula = _own_formula(stage_table, document)
     if stage not in ("q", "k") or not document.attention.position.startswith("rope"):
@@ -206,6 +206,7 @@ def _own_formula(stage_table: StageTable, document: RunDocument) -> str:
     formulas = {row.step: row.formula for row in document.shapes}
     if stage not in formulas or not STAGES[stage].bias:
         return stage_table.note
+    # the shape trace has another formula than the declared one where there is a bias
     if stage != "out" and formulas[stage] != STAGES[stage].formula:
         return formulas[stage]
     if formulas[stage] == formula_with_bias(stage):  # "out", whose note is longer than its formula
