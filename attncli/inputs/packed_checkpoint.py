@@ -506,7 +506,7 @@ class _PackedMatrices:
         # "version" names the program of AWQ's that the words are laid out for
         if (
             self.bits("bits", "w_bit") != 4
-            or self.settings.get("version", "gemm").lower() != "gemm"
+            or str(self.settings.get("version", "gemm")).lower() != "gemm"
         ):
             raise self._setting_error(
                 "version", self.settings.get("version"), message("4 bits, packed as for gemm")
@@ -813,8 +813,9 @@ class GptqMatrix:
         else:
             group_of = self._raw.read(order).astype(int)
         if group_of.min() < 0 or group_of.max() >= scales.shape[1]:
+            outside = group_of[(group_of < 0) | (group_of >= scales.shape[1])]
             what = message(
-                "tensor {name} names the group {group}", name=repr(order), group=int(group_of.max())
+                "tensor {name} names the group {group}", name=repr(order), group=int(outside[0])
             )
             expected = message("0 to {last}", last=scales.shape[1] - 1)
             raise InputError(what, where=str(self._raw.info(weight).file), expected=expected)

@@ -351,7 +351,7 @@ def _check_repeats(
         what = message("{side} of this template says nothing", side=side)
         raise InputError(what, where=where, expected=expected)
     for name, source in repeats.items():
-        if source not in lists:
+        if not isinstance(source, str) or source not in lists:
             what = message(
                 "{side} of this template takes {name} from {source}, which is no list",
                 side=side,

@@ -690,19 +690,19 @@ def find_token(tokens: Sequence[Token], reference: str) -> TokenMatch:
     """The token that a reference names: by its text, `TEXT:N` for the Nth of them, or `#INDEX`.
 
     `it` is a token's text; `the:2` its second occurrence (the first is 1); `#7` a 0-based index,
-    `#-1` the last. A text is compared exactly, then without regard to case, then also without the
-    marks that pieces carry (leading space, `Ġ`, `▁`, `##`); the first of these that finds anything
-    decides. Letters with marks are the same whether Unicode composes them or not. The text as a
-    whole comes first, so a token that is itself `a:2` or `#7` can be named.
+    `#-1` the last, `#7-7` a range of one. A text is compared exactly, then without regard to case,
+    then also without the marks that pieces carry (leading space, `Ġ`, `▁`, `##`); the first of these
+    that finds anything decides. Letters with marks are the same whether Unicode composes them or
+    not. The text as a whole comes first, so a token that is itself `a:2` or `#7` can be named.
 
     Raises InputError for no such token, occurrence or index.
     """
     places = _places(tokens, reference)
     if places:
         return TokenMatch(places[0], len(places))
-    # "#7", or "#-1" from the end; then "cat:2", the second "cat"
-    if by_index := re.fullmatch(r"#(-?[0-9]{1,18})", reference):
-        return TokenMatch(_checked_index(tokens, int(by_index[1])), 1)
+    # "#7", "#7-7", or "#-1" from the end; then "cat:2", the second "cat"
+    if by_index := re.fullmatch(r"#(-?[0-9]{1,18}|([0-9]{1,18})-\2)", reference):
+        return TokenMatch(_checked_index(tokens, int(by_index[2] or by_index[1])), 1)
     if by_count := re.fullmatch(r"(.+):([0-9]{1,18})", reference, re.DOTALL):
         text = by_count[1]
         count = int(by_count[2])

@@ -63,6 +63,7 @@ def test_the_tasks_of_the_package_give_as_many_pairs_as_they_say() -> None:
         ({"lists": {"A": "Z"}}, "'A' of this template holds no texts"),
         ({"corrupt": {"C": "A"}}, "clean and corrupt of this template are the same"),
         ({"corrupt": {"C": "Z"}}, "takes 'C' from 'Z', which is no list"),
+        ({"corrupt": {"C": ["A"]}}, "which is no list"),
         ({"answer": "{Z}"}, "answer has a place 'Z'"),
         ({"answer": "{A.__class__}"}, "answer has a place 'A.__class__'"),
         ({"answer": "{A!r}"}, "answer has a place 'A'"),

@@ -39,6 +39,7 @@ SENTENCE = WordTokenizer().encode("The animal crossed the street as the cat")
         ("#7", TokenMatch(7, 1)),
         ("#-1", TokenMatch(7, 1)),
         ("#-8", TokenMatch(0, 1)),
+        ("#3-3", TokenMatch(3, 1)),
     ],
 )
 def test_references(reference, expected):
