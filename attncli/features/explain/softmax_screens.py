@@ -5,6 +5,7 @@ order, metrics.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from attncli.draw.shaded_matrix import as_matrix, matrix
 from attncli.draw.tables import ledger, table
 from attncli.draw.token_names import key_names, position_and_text, quoted_token
 from attncli.draw.view import View
-from attncli.language import contextual, message, plural, say, say_each
+from attncli.language import contextual, listing, message, plural, say, say_each
 from attncli.mechanism.projection import alibi_slopes
 
 if TYPE_CHECKING:
@@ -717,12 +718,65 @@ def _weights_in_both_orders(document: OrderTopic, view: View) -> Lines:
         title=say(view, 'why: the weights of "{query}" on each word, in both orders', query=word),
         note=spell(say(view, note), ascii=view.ascii),
     )
-    reason = message(
-        "A score q·k is made of two words and of nothing between them, and the output adds up "
-        "w·v: terms of a sum may come in any order. A position encoding brings the place into "
-        "the words or the scores, a mask into what is seen."
-    )
-    return stack(body, remark(say(view, reason), view))
+    reasons = sentences([say(view, reason) for reason in order_reasons(document, view)], view)
+    return stack(body, reasons)
+
+
+def order_reasons(document: OrderTopic, view: View) -> list[str]:
+    """Why attention alone sees no order, then what each position encoding of the runs, and a mask,
+    does instead."""
+    reasons = [
+        message(
+            "Without a position encoding and a mask, attention sees no order: a score q·k is made"
+            " of two words' vectors, however far apart they stand, and the output adds up w·v:"
+            " terms of a sum may come in any order."
+        )
+    ]
+    names_by_reason: dict[str, list[str]] = {}
+    for row in document.order_rows:
+        for name in _encoding_names(row.position):
+            names = names_by_reason.setdefault(_encoding_reason(name), [])
+            spoken = convention(name, view)
+            if spoken not in names:
+                names.append(spoken)
+    for reason, names in names_by_reason.items():
+        reasons.append(message(reason, names=listing(names)))
+    if any(row.mask != "none" for row in document.order_rows):
+        reasons.append(message("The mask says by their places which keys a query sees."))
+    return reasons
+
+
+def _encoding_names(position: str) -> list[str]:
+    """The position encodings of a run without "none": of "rope (0, 2), none (1)" it is ["rope"].
+
+    position: as the header says it, each with its layers where they differ.
+    """
+    names = re.sub(r" \([^)]*\)", "", position).split(", ")
+    return [name for name in names if name != "none"]
+
+
+def _encoding_reason(name: str) -> str:
+    """The sentence on how a position encoding, such as "rope:500000", brings places into scores."""
+    kind = name.partition(":")[0]
+    if kind in ("sinusoidal", "learned", "halves", "timescales"):
+        return message(
+            "{names}: a vector for its place is added to each word's vector, and q, k and v are"
+            " made of the sum."
+        )
+    if kind == "rope":
+        return message(
+            "{names}: q and k are turned by their positions, so a score changes with the distance"
+            " between the two words."
+        )
+    if kind == "alibi":
+        return message(
+            "{names}: slope·|i − j| is taken off each score; |i − j| is how far apart the words are."
+        )
+    if kind in ("t5-buckets", "disentangled", "relative-sines"):
+        return message(
+            "{names}: to each score is added what belongs to the distance between the two words."
+        )
+    return message("{names}: the place is brought into the scores.")
 
 
 def _outputs_side_by_side(document: OrderTopic, row: OrderRow, view: View) -> Lines:

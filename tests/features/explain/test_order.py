@@ -11,6 +11,7 @@ from telling import telling
 
 from attncli.arrays.backend import choose
 from attncli.errors import InputError
+from attncli.features.explain.softmax_screens import _encoding_names
 from attncli.features.explain.softmax_topics import (
     matrix_softmax_document,
     order_document,
@@ -208,3 +209,52 @@ def test_a_single_key_is_not_said_to_be_a_matter_of_d_k() -> None:
     shown = ask("explain", "scaling", "--d-k", "512", "--keys", "1", "--samples", "99").out
     assert "A single key gets a weight of 1 whatever its score is" in shown
     assert "so small a d_k" not in shown
+
+
+def why(*options: str) -> str:
+    """What the screen says, in one line."""
+    answer = ask("explain", "order", "a b c d", "b a d c", *options, terminal=True)
+    assert answer.code == 0
+    return " ".join(answer.out.split())
+
+
+@pytest.mark.parametrize(
+    ("position", "reason", "chinese"),
+    [
+        ("rope", "rope: q and k are turned by their positions", "rope：q 和 k 按各自的位置旋转"),
+        ("rope:500", "rope:500: q and k are turned", "rope:500：q 和 k 按各自的位置旋转"),
+        ("alibi", "alibi: slope·|i − j| is taken off each score", "alibi：每个得分减去 斜率·|i − j|"),
+        ("sinusoidal", "sinusoidal: a vector for its place is added", "sinusoidal：每个词的向量"),
+        ("learned", "learned: a vector for its place is added", "learned：每个词的向量"),
+        ("none", "", ""),
+    ],
+)
+def test_no_encoding_is_told_as_attention_without_one(
+    position: str, reason: str, chinese: str
+) -> None:
+    """That distance does not matter is said of attention without positions and mask alone."""
+    english = why("--position", position)
+    assert "Without a position encoding and a mask, attention sees no order: a score" in english
+    assert reason in english
+    assert ("q and k are turned" in english) == position.startswith("rope")
+    assert ("is taken off each score" in english) == (position == "alibi")
+    assert ("for its place is added" in english) == (position in ("sinusoidal", "learned"))
+    assert "The mask says" not in english
+    translated = why("--position", position, "--lang", "zh").replace(" ", "")
+    assert "没有位置编码、也没有掩码时，注意力看不出次序：得分q·k" in translated
+    assert chinese.replace(" ", "") in translated
+
+
+def test_a_mask_is_told_as_what_it_does() -> None:
+    assert "The mask says by their places which keys a query sees." in why("--mask", "causal")
+    every = why()
+    assert "sinusoidal, learned: a vector for its place" in every
+    assert "The mask says" in every
+
+
+@pytest.mark.parametrize(
+    ("position", "names"),
+    [("rope (0, 2-4), none (1)", ["rope"]), ("none", []), ("alibi", ["alibi"])],
+)
+def test_layers_with_different_positions_name_each(position: str, names: list[str]) -> None:
+    assert _encoding_names(position) == names
