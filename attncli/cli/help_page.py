@@ -16,7 +16,15 @@ import typer
 
 from attncli.cli.completion import parts
 from attncli.cli.environment import Environment
-from attncli.cli.option import EVERYWHERE, KEPT, LARGEST, OLD_SPELLINGS, PANELS
+from attncli.cli.option import (
+    EVERYWHERE,
+    KEPT,
+    LARGEST,
+    MODEL,
+    OLD_SPELLINGS,
+    PANELS,
+    WITHOUT_MODEL,
+)
 from attncli.errors import UsageError
 from attncli.language import contextual, listing, message, term, translate
 
@@ -119,10 +127,15 @@ def whole_page(command: Any, ctx: Any, color: str = "auto") -> str:
     # rare options are those that Typer knows as hidden
     groups: dict[str, list[Any]] = {}
     parameters = _listed_parameters(command, ctx)
+    has_model_option = any("--model" in parameter.opts for parameter in parameters)
     for parameter in sorted(
         parameters, key=lambda parameter: bool(getattr(parameter, "hidden", False))
     ):
-        groups.setdefault(group_title(parameter), []).append(parameter)
+        title = group_title(parameter)
+        # "Without --model" says nothing to a command that takes none, such as learn
+        if title == WITHOUT_MODEL and not has_model_option:
+            title = MODEL
+        groups.setdefault(title, []).append(parameter)
 
     # options of most commands are explained by `attn --help` alone; a command only names them
     shared: list[Any] = []

@@ -52,7 +52,7 @@ from claim_measures import (
 )
 from claims import BASELINE, FAILS, HOLDS, IN_PART, OPEN, RANGE, UNTRIED, Figure, Row
 
-TEXTS = ("{count} texts", "{count} 个文本")
+TEXTS = ("{count} texts", "{count} 段文本")
 PAIRS = ("{count} pairs", "{count} 对文本")
 HEADS = ("{count} heads", "{count} 个头")
 SEEDS = ("{count} seeds", "{count} 个种子")
@@ -160,7 +160,7 @@ ROWS: tuple[Row, ...] = (
         hub='attn heads --model Qwen/Qwen2.5-0.5B "The animal was too tired, so it slept" --metric sink',
         arithmetic=(
             "A document for each text, on a line of its own: `heads`, `metrics.sink.value`. Take the mean over the documents, then count the heads.",
-            "每个文本一个文档，各占一行：`heads` 中的 `metrics.sink.value`。先在各文档上平均，再数头。",
+            "每段文本一个文档，各占一行：`heads` 中的 `metrics.sink.value`。先在各文档上平均，再数头。",
         ),
         cheap=True,
     ),
@@ -202,7 +202,7 @@ ROWS: tuple[Row, ...] = (
         sentences={
             HOLDS: (
                 "Both decoders have one or two activations per text, on average, of more than a thousand medians; the largest stands at the first token of every text, where the heads of the section above rest; whether it is the reason was not tried.",
-                "两个解码器在每个文本中平均有一到两个超过一千倍中位数的激活；最大的在每个文本中都位于首词元，正是上一节的头停歇之处；它是不是原因，没有检验。",
+                "两个解码器在每段文本中平均有一到两个超过一千倍中位数的激活；最大的在每段文本中都位于首词元，正是上一节的头停歇之处；它是不是原因，没有检验。",
             ),
         },
         change=(
@@ -569,7 +569,7 @@ ROWS: tuple[Row, ...] = (
         figures=(
             Figure(
                 "few", ("of the heads fetch", "取回的头"),
-                ("{count} texts; from heads whose whole interval is above to heads whose interval reaches it", "{count} 个文本；从整个区间都在其上的头，到区间达到它的头"),
+                ("{count} texts; from heads whose whole interval is above to heads whose interval reaches it", "{count} 段文本；从整个区间都在其上的头，到区间达到它的头"),
                 "share", "below", 0.05, ("less than 5%, of the abstract", "摘要中的不到 5%"), interval=RANGE,
             ),
             Figure(
@@ -629,7 +629,7 @@ ROWS: tuple[Row, ...] = (
         },
         change=(
             "another link or task; one text gives other orders, and intervals over heads say nothing of other templates.",
-            "另一条连接或另一个任务；单个文本的次序会不同，在头上的区间也不说明其他模板。",
+            "另一条连接或另一个任务；单段文本的次序会不同，在头上的区间也不说明其他模板。",
         ),
         arithmetic=(
             "`pair_links` has `weight` and `difference.all` of all 270 heads, means over 24 pairs.",
@@ -663,7 +663,7 @@ ROWS: tuple[Row, ...] = (
         },
         arithmetic=(
             "A document for each text: `heads`, in which `weights` is the map of a head, query by key.",
-            "每个文本一个文档：`heads` 中的 `weights` 是一个头的图，先查询后键。",
+            "每段文本一个文档：`heads` 中的 `weights` 是一个头的图，先查询后键。",
         ),
         change=(
             "the mean over all layers, or a model whose heads are more alike.",
@@ -728,7 +728,7 @@ ROWS: tuple[Row, ...] = (
         figures=tuple(
             Figure(
                 name, says,
-                ("{count} texts; from heads whose whole interval is above to heads whose interval reaches it", "{count} 个文本；从整个区间都在其上的头，到区间达到它的头"),
+                ("{count} texts; from heads whose whole interval is above to heads whose interval reaches it", "{count} 段文本；从整个区间都在其上的头，到区间达到它的头"),
                 "share", "below", 0.1, ("one head in ten", "十分之一的头"),
                 ("what a head moves on average, nats", "一个头平均移动的奈特数"), "tiny", RANGE,
             )
@@ -792,7 +792,7 @@ ROWS: tuple[Row, ...] = (
         corpus=(CORPUS, FACTS),
         arithmetic=(
             "It prints the numbers below. Each text: the sentence, the forty of the corpus, twelve facts, and the sentence again without its word.",
-            "它输出下面的数字。每个文本：这个句子、语料的四十句、十二个事实，以及再一次去掉末词的这个句子。",
+            "它输出下面的数字。每段文本：这个句子、语料的四十句、十二个事实，以及再一次去掉末词的这个句子。",
         ),
     ),
     Row(

@@ -183,6 +183,15 @@ def test_groups_come_in_the_order_of_use() -> None:
     assert places[0] < page.index("\n  --query") < places[1]
 
 
+@pytest.mark.parametrize("path", [("learn",), ("weights", "init"), ("explain", "scaling")])
+def test_no_group_without_model_where_no_model_is_taken(path: tuple[str, ...]) -> None:
+    page = ask(*path, "--help").out
+    assert "--model " not in page
+    assert "Without --model" not in page
+    assert page.count("\nModel:") == 1
+    assert "Without --model" in ask("run", "--help").out
+
+
 def test_help_lists_every_option() -> None:
     for path, command in commands():
         page = ask(*path.removesuffix(" start").split(), "--help").out

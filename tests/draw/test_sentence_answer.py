@@ -211,7 +211,10 @@ def test_a_comparison_names_the_link_that_changed_most_and_what_it_does_and_cost
     where = "from {a:.2f} in A to {b:.2f} in B (layer {layer} head {head}).".format(**link)
     assert 'The link that changed most: "{}" → "{}", '.format(*ends) + where in said
     error = sum(head["output_error"] for head in heads) / 2
-    assert f"Output error: {error:.2f} of the size of A's output, on average over 2 heads." in said
+    assert (
+        f"Output error: the difference of the two outputs is {error:.2f} times as large as A's, on"
+        " average over 2 heads."
+    ) in said
     a, b = (sum(head["pairs"][side] for head in heads) for side in "ab")
     assert f"Cost: A computes {a} pairs, B {b} ({b / a:.1%} of A's)." in said
     kept = sum(head["kept"] for head in heads) / 2

@@ -176,7 +176,7 @@ SENTENCES = {
     ),
     ("smollm2", "find", "The cat sat", "--from", "The", "--to", "sat"): (
         '"The" cannot see "sat", which comes after it',
-        'The other way "sat" gives "The" up to',
+        'The other way "sat" gives "The" most in',
     ),
     ("smollm2", "compare", "她喜欢苹果，他", "她喜欢香蕉，他", "--query", "苹果"): (
         'The link that changed most: "苹果" (in B "香蕉")',

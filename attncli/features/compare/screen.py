@@ -977,10 +977,13 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
     errors = [head.output_error for head in document.heads if head.output_error is not None]
     if errors:
         if len(errors) == 1:
-            template = message("Output error: {error} of the size of A's output.")
+            template = message(
+                "Output error: the difference of the two outputs is {error} times as large as A's."
+            )
         else:
             template = message(
-                "Output error: {error} of the size of A's output, on average over {count} heads."
+                "Output error: the difference of the two outputs is {error} times as large as A's,"
+                " on average over {count} heads."
             )
         error = format_fixed(sum(errors) / len(errors), view.precision)
         yield say(view, template, count=len(errors), error=error)

@@ -20,7 +20,7 @@ from attncli.draw.token_names import key_names, quoted_token
 from attncli.draw.view import View
 from attncli.features.explain.document import Seq2seqTopic
 from attncli.features.explain.softmax_screens import lead
-from attncli.language import message, say, say_each
+from attncli.language import contextual, message, say, say_each
 from attncli.mechanism.spec import plain_link, spoken_head
 
 BAR = 20
@@ -72,7 +72,10 @@ def _bottleneck_table(document: Seq2seqTopic, view: View) -> Lines:
         ]
         for row in document.bottleneck
     ]
-    columns = say_each(view, "words", "one vector", "soft search")
+    columns = [
+        say(view, contextual("number of words", "words")),
+        *say_each(view, "one vector", "soft search"),
+    ]
     body = table(
         [columns[0], columns[1], "", columns[2], ""],
         rows,

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 SAME = 1e-12
 """Weights that differ by no more are called equal."""
+HARDLY_MORE = 1.005
+"""A ratio of weights below which three digits would read "1 times"."""
 TIMES = 1e6
 """How many times the next weight the largest is at most said to be."""
 
@@ -69,8 +71,21 @@ def softmax_answer(document: SoftmaxTopic, view: View) -> Lines:
         text = message(
             "All scores are equal, and so are their weights: {weight} each.", weight=weight
         )
+    elif first - other_weights[0] <= SAME:
+        equal = 1 + sum(first - weight <= SAME for weight in other_weights)
+        text = message(
+            "The largest score, {highest}, occurs {count} times, each time with {share} of the"
+            " weight.",
+            count=equal,
+            **values,
+        )
     elif other_weights[0] * TIMES <= first:
         text = message("The largest score, {highest}, gets {share} of the weight.", **values)
+    elif first / other_weights[0] < HARDLY_MORE:
+        text = message(
+            "The largest score, {highest}, gets {share} of the weight, hardly more than the next one.",
+            **values,
+        )
     else:
         values["times"] = times_words(first / other_weights[0], digits=3)
         text = message(

@@ -153,7 +153,7 @@ def _hidden_sentences(document: FindDocument, view: View) -> Iterator[str]:
         best = max(back, key=lambda head: counted_weight(head.reverse))
         yield say(
             view,
-            "The other way {key} gives {query} up to {share}, in layer {layer} head {head}.",
+            "The other way {key} gives {query} most in layer {layer} head {head}: {share}.",
             query=query,
             key=key,
             share=percent(counted_weight(best.reverse)),
@@ -179,8 +179,8 @@ def _resting_sentences(
     )
     yield say(
         view,
-        "{query} leaves up to {share} of its weight on {key} (layer {layer} head {head}); that does"
-        " not say that it looks at {key}.",
+        "{query} leaves most weight on {key} in layer {layer} head {head}, {share}; that does not"
+        " say that it looks at {key}.",
         query=query,
         key=linked,
         share=softmax_percent(first.weight, first.visible),
@@ -391,8 +391,8 @@ def _verified_sentences(document: FindDocument, view: View) -> Iterator[str]:
     after = sum(head.verified is not UNSET and head.verified.rank == 1 for head in verified)
     yield say(
         view,
-        "With {word} in front {query} gives {key} at most {share} (layer {layer} head {head}). Of"
-        " all keys {key} has the largest weight in {after} of {heads} heads; without {word} in"
+        "With {word} in front {query} gives {key} most in layer {layer} head {head}: {share}. Of all"
+        " keys {key} has the largest weight in {after} of {heads} heads; without {word} in"
         " {before}.",
         word=quote_text(document.word_before, view),
         query=query,

@@ -135,3 +135,20 @@ def test_wide_letters_are_read_and_raised_digits_are_none() -> None:
     for text in ("10³", "②", "½"):
         with pytest.raises(InputError, match="no finite number"):
             parse_scores([text, "1"])
+
+
+@pytest.mark.parametrize(
+    ("scores", "sentence", "chinese"),
+    [
+        (("3", "3", "0"), "occurs 2 times, each time with 49% of the", "最大的得分 3 有 2"),
+        (("3", "2.999", "0"), "49% of the weight, hardly more than the", "几乎不比第二名多"),
+        (("3", "2.99", "0"), "49% of the weight, 1.01 times", "是第二名的 1.01 倍"),
+    ],
+)
+def test_the_largest_of_several_scores_is_no_one_times_the_next(
+    scores: tuple[str, ...], sentence: str, chinese: str
+) -> None:
+    screen = ask("explain", "softmax", *scores).out
+    assert sentence in screen
+    assert " 1 times" not in screen
+    assert chinese in ask("explain", "softmax", *scores, "--lang", "zh").out
