@@ -209,7 +209,9 @@ def _weights(model: ModelPart, view: View) -> list[str]:
                 weights_note = message("from file {name}", name=name)
             if model.seed is None:
                 return [weights_note, family]
-            seed_note = message("what the file does not hold is seeded, seed {seed}", seed=model.seed)
+            seed_note = message(
+                "what the file does not hold is seeded, seed {seed}", seed=model.seed
+            )
             return [weights_note, family, seed_note]
         case "tensors":
             if name:

@@ -733,18 +733,18 @@ def _weights_in_both_orders(document: OrderTopic, view: View) -> Lines:
         title=say(view, 'why: the weights of "{query}" on each word, in both orders', query=word),
         note=spell(say(view, note), ascii=view.ascii),
     )
-    reasons = sentences([say(view, reason) for reason in order_reasons(document, view)], view)
-    return stack(body, reasons)
+    return stack(body, sentences(order_reasons(document, view), view))
 
 
 def order_reasons(document: OrderTopic, view: View) -> list[str]:
     """Why attention alone sees no order, then what each position encoding of the runs, and a mask,
     does instead."""
     reasons = [
-        message(
+        say(
+            view,
             "Without a position encoding and a mask, attention sees no order: a score q·k is made"
             " of two words' vectors, however far apart they stand, and the output adds up w·v:"
-            " terms of a sum may come in any order."
+            " terms of a sum may come in any order.",
         )
     ]
     names_by_reason: dict[str, list[str]] = {}
@@ -755,9 +755,9 @@ def order_reasons(document: OrderTopic, view: View) -> list[str]:
             if spoken not in names:
                 names.append(spoken)
     for reason, names in names_by_reason.items():
-        reasons.append(message(reason, names=listing(names)))
+        reasons.append(say(view, reason, names=listing(names)))
     if any(row.mask != "none" for row in document.order_rows):
-        reasons.append(message("The mask says by their places which keys a query sees."))
+        reasons.append(say(view, "The mask says by their places which keys a query sees."))
     return reasons
 
 

@@ -223,7 +223,11 @@ def why(*options: str) -> str:
     [
         ("rope", "rope: q and k are turned by their positions", "rope：q 和 k 按各自的位置旋转"),
         ("rope:500", "rope:500: q and k are turned", "rope:500：q 和 k 按各自的位置旋转"),
-        ("alibi", "alibi: slope·|i − j| is taken off each score", "alibi：每个得分减去 斜率·|i − j|"),
+        (
+            "alibi",
+            "alibi: slope·|i − j| is taken off each score",
+            "alibi：每个得分减去 斜率·|i − j|",
+        ),
         ("sinusoidal", "sinusoidal: a vector for its place is added", "sinusoidal：每个词的向量"),
         ("learned", "learned: a vector for its place is added", "learned：每个词的向量"),
         ("none", "", ""),
