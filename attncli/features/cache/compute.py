@@ -194,7 +194,7 @@ def cache(
                 )
                 results.keep(policy_runs)
             on_result(1 + len(policy_runs), runs)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # it may have come before the last result was kept, or told of
         if policy_runs:
             results.keep(policy_runs)
             on_result(1 + len(policy_runs), runs)
@@ -532,7 +532,8 @@ def _policy_run(
     # of the text alone; a model without an output head has no answer
     count = len(tokens) - max(len(whole.answer) - 1, 0)
     forgetting = replace(model, spec=_with_cache(model.spec, policy, count))  # the same weights
-    # by attention layer; layers that do not attend overwrite that of the one before them
+    # by attention layer; layers that do not attend overwrite that of the one before them, so that
+    # the last error is that of what leaves the model
     errors: dict[int, float | None] = {}
     logprob = None
     attention_layer = 0  # for layers before the first that attends, which nobody reads

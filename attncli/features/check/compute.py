@@ -95,7 +95,7 @@ def _marked_answer(
     )
     if given_value is None:
         return mark
-    if not isinstance(given_value, str | int | float):
+    if not isinstance(given_value, str | int | float):  # true and false are whole numbers, too
         raise InputError(
             "the answer to question {number} is no answer",
             where=name or "",

@@ -100,7 +100,7 @@ def _draw_alignment(
                 "rows here are named by the word that is said, elsewhere by the one read before"
             )
         )
-    # distances are in points; a line of small text is 11 high
+    # distances are in points: the first line 12 below, a line of small text 11 high, 20 after all
     for text in notes:
         for line in broken_to_fit(say(view, text), SIZE, min(WIDE, drawing.room)):
             drawing.text(0, top + 12, line, size=SIZE, quiet=True)

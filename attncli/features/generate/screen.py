@@ -224,6 +224,7 @@ def _regions(document: GenerateDocument, view: View) -> Lines:
     return matrix(
         _region_shares(document),
         [token.text for token in document.generated],
+        # the columns of `_region_shares`
         [
             *(region_name(region.name, view) for region in document.regions),
             *([say(view, "rest")] if _has_rest(document) else []),

@@ -188,6 +188,7 @@ def html_page(markdown: str, lang: str) -> str:
     from markdown_it import MarkdownIt
 
     title = markdown.partition("\n")[0].removeprefix("# ")
+    # HTML in a page is shown as text; tables are no part of CommonMark
     renderer = MarkdownIt("commonmark", {"html": False}).enable("table")
     body = PICTURE.sub(_with_picture, renderer.render(markdown))
     # commands get an element that `STYLE` breaks to the width; what they print keeps its columns

@@ -226,6 +226,7 @@ def _gallery(document: MaskDocument, view: View) -> Lines:
     maps = [Map(part.spec, _shares(part)) for part in parts]
     meanings = [
         stack(
+            # how masks of the kind are spelt; a kind of one mask is that mask
             heading(part.form or part.spec, "", view),
             remark("  " + _drawn_example(part, view) + _mask_in_words(part, view), view),
         )

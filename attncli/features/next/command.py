@@ -80,7 +80,7 @@ def next_word(
     view = validate_options(output, environment, "next", files={"--html": page.html})
     validate_page(page, lines=text.lines)
     loaded_model = request.model(environment, setup, many_runs=weigh is not None)
-    if not (loaded_model.own_layers or without_heads is None):
+    if without_heads is not None and not loaded_model.own_layers:
         raise UsageError("--without needs layers that run one by one", expected="no --without")
     if (regions.region or regions.regions) and weigh is None:
         what = message("--region names tokens, and none is asked for")

@@ -50,7 +50,7 @@ def masked_position(
     masks = [place for place, token in enumerate(tokens) if _is_mask(token)]
     if query is not None:
         _start, stop = choose_span(tokens, query, note)
-        place = stop - 1
+        place = stop - 1  # of several tokens the last, as everywhere a query is named
         if place not in masks:
             what = message("{query} is not masked: the model reads it itself", query=repr(query))
             raise InputError(what, expected=_mask_example(model))

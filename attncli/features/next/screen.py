@@ -63,9 +63,11 @@ def _likeliest_table(document: NextDocument, view: View) -> Lines:
         (_, tokens, left), (_, shares, right), _bars = _columns(document.without.top, view)
         columns += [(say(view, "without"), tokens, left), ("", shares, right)]
     title = _place_title(document, view)
+    cells_by_column = [cells for _, cells, _ in columns]
+    rows = [list(row) for row in zip(*cells_by_column, strict=True)]
     return table(
         [name for name, _, _ in columns],
-        [list(row) for row in zip(*(cells for _, cells, _ in columns), strict=True)],
+        rows,
         view,
         align=[align for _, _, align in columns],
         title=title,
@@ -303,6 +305,7 @@ def next_sentences(document: NextDocument, view: View) -> Iterator[str]:
             heads=choice(heads, last=" and "),
             token=quote_text(target.token.text, view),
             share=after,
+            # the three likeliest without the heads
             now=listing(
                 f"{quote_text(row.token.text, view)} {percent(row.probability)}"
                 for row in document.without.top[:3]

@@ -364,6 +364,7 @@ def _last_logits(
     progress: called with the share of the layers that have run.
     """
     last = len(model.spec.blocks) - 1
+    # the model with weights that report each layer whose turn it is
     watched = replace(model, store=ProgressStore(model.store, progress))
     (trace,) = watched.trace(
         list(tokens), layers=[last], keep=(), rows=rows, interventions=interventions, idle=True

@@ -392,6 +392,7 @@ def _make_probes(
     seed: of what is drawn.
     sample: only so many of them, drawn by the seed; 0 for all.
     """
+    # all combinations, numbered: a text has the same seed, and so is the same, in every sample
     grid = list(enumerate(product(lengths, depths, range(len(facts)))))
     if 0 < sample < len(grid):
         order = integers(seed, "sample", len(grid)).argsort(kind="stable")
@@ -442,6 +443,7 @@ def _make_probe(
     # where the answer's tokens are, at the end and in the needle, and as many tokens elsewhere
     answer = _tokens_within(tokens, len(text) - len(needle.answer), len(text))
     places = _tokens_within(tokens, start, stop)
+    # before the position at which the answer is predicted: every step sees them
     free = [
         token.index
         for token in tokens[: answer[0] - 1]
@@ -449,7 +451,7 @@ def _make_probe(
     ]
     # where in `free` the tokens elsewhere begin, so that as many fit as the answer has; at 0 where
     # the text has no more than these
-    picked = integers(seed, "chance", 1)[0] % max(len(free) - len(places) + 1, 1)
+    first = int(integers(seed, "chance", 1)[0] % max(len(free) - len(places) + 1, 1))
     return Probe(
         needle=number,
         tokens=tokens,
@@ -457,7 +459,7 @@ def _make_probe(
         # `or 0` is for the type checker: a model with an output head numbers its tokens
         targets=[tokens[index].id or 0 for index in answer],
         places=places,
-        others=free[int(picked) : int(picked) + len(places)],
+        others=free[first : first + len(places)],
     )
 
 
@@ -484,7 +486,7 @@ def _passages_that_fit(
             continue
         text, _, _ = _insert_needle(needle, [*chosen, passage], depth)
         if len(_tokens_without_end(model, text)) > length:
-            break
+            break  # the first that does not fit ends the text, even if a shorter one would
         beginnings.add(begins)
         chosen.append(passage)
     return chosen

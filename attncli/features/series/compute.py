@@ -96,7 +96,8 @@ def checkpoint_names(arguments: Sequence[str]) -> tuple[str, ...]:
             names.append(argument)
             continue
         for revision in revisions.split(","):
-            if revision.strip():
+            if revision.strip():  # a comma at the end names nothing
+                # "m@a,@b" means the same
                 names.append(f"{base}@{revision.strip().removeprefix('@')}")
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
@@ -604,6 +605,6 @@ def _next_token_loss(model: Model, text: str) -> float | None:
         scores = np.asarray(model.backend.numpy(model.logits(last.after)), np.float64)[:-1]
     except AttnError:  # a file without its output head
         return None
-    shifted = scores - scores.max(-1, keepdims=True)
+    shifted = scores - scores.max(-1, keepdims=True)  # so that exp does not overflow
     log_p = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     return float(-log_p[np.arange(len(ids) - 1), ids[1:]].mean())

@@ -233,7 +233,7 @@ def _rise_sentence(document: SeriesDocument, values: Mapping[str, object]) -> Me
     """The sentence on where a head's score rises; checkpoints without steps have names of their
     own.
 
-    values: of its places.
+    values: what stands in place of the names in braces.
     """
     if has_steps(document):
         return message(

@@ -37,13 +37,13 @@ AnyDocument = TypeVar("AnyDocument", bound=Document)
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 STAGE_NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,5})\.([a-z_]+)")
-HEAD = ("schema", "version", "text", "tokens", "model", "attention")
+RUN_MEMBERS = ("schema", "version", "text", "tokens", "model", "attention")
 """Members that the metadata of every saved run has."""
-HEADED = message("metadata as attn run --save writes it")
+WRITTEN_BY_SAVE = message("metadata as attn run --save writes it")
 """What an error expects of the metadata."""
 
 
-class SavedHead(Header, tag="attn.run/1", frozen=True, kw_only=True):
+class SavedMetadata(Header, tag="attn.run/1", frozen=True, kw_only=True):
     """What the metadata of a tensor file says about the run."""
 
     empty_rows: EmptyRows
@@ -73,18 +73,18 @@ def run_of_tensors(
     where: the file's name, for errors.
     top: how many links the document lists.
     """
-    if any(name not in metadata for name in HEAD):
+    if any(name not in metadata for name in RUN_MEMBERS):
         what = message("this tensor file was not written by --save")
         raise InputError(
             what, where=where, expected="metadata that says what ran", hint="attn tensors FILE"
         )
     members = {
         name: _metadata_value(name, metadata[name], where)
-        for name in (*HEAD, "empty_rows", "formulas", "heads")
+        for name in (*RUN_MEMBERS, "empty_rows", "formulas", "heads")
         if name in metadata
     }
     # a file may lack the rows that see nothing: there are none, then
-    head_part = part_of({"empty_rows": [], **members}, SavedHead, where, HEADED)
+    saved_run = part_of({"empty_rows": [], **members}, SavedMetadata, where, WRITTEN_BY_SAVE)
 
     # the stages of each layer, by name
     layers: dict[int, dict[str, np.ndarray[Any, Any]]] = {}
@@ -101,8 +101,8 @@ def run_of_tensors(
         )
 
     # check and collect layer by layer
-    tokens = tokens_of(head_part.tokens)
-    is_learned = head_part.model.source == "checkpoint"
+    tokens = tokens_of(saved_run.tokens)
+    is_learned = saved_run.model.source == "checkpoint"
     leave_out = kinds_left_out(tokens, is_learned=is_learned)
     links = LinkCollector(tokens, top=top, leave_out=leave_out)
     parts = []
@@ -119,9 +119,9 @@ def run_of_tensors(
                 tokens=len(tokens),
             )
         # the metadata has the heads of the first layer; another layer may have more
-        all_heads = max(len(weights), head_part.model.heads)
+        all_heads = max(len(weights), saved_run.model.heads)
         shapes.append(_check_shapes(layer, stages, tensors, len(tokens), all_heads, where))
-        numbers = _head_numbers(head_part, layer, len(weights), where)
+        numbers = _head_numbers(saved_run, layer, len(weights), where)
         links.add(layer, numbers, list(weights))
         heads = [
             RunHead(
@@ -135,26 +135,27 @@ def run_of_tensors(
         parts.append(RunLayer(layer=layer, heads=heads, output=stages.get("out", UNSET)))
     # where tokens were merged to words, the pieces are what the tokenizer made of the text
     tokenizer_tokens = tokens
-    if head_part.pieces is not UNSET:
-        tokenizer_tokens = tokens_of(head_part.pieces)
+    if saved_run.pieces is not UNSET:
+        tokenizer_tokens = tokens_of(saved_run.pieces)
     document = RunDocument(
-        **heading_of(head_part),
-        shapes=_shape_rows(shapes[0], head_part.formulas),
+        **heading_of(saved_run),
+        # documents show the shapes of their first layer
+        shapes=_shape_rows(shapes[0], saved_run.formulas),
         overview=links.overview(),
         layers=parts,
         links=links.strongest(),
         links_leave_out=list(leave_out) or UNSET,
-        empty_rows=head_part.empty_rows,
+        empty_rows=saved_run.empty_rows,
         warnings=[
-            *unknown_notes(head_part.text, tokenizer_tokens),
-            *_unnumbered_heads(head_part, min(len(part.heads) for part in parts)),
+            *unknown_notes(saved_run.text, tokenizer_tokens),
+            *_unnumbered_heads(saved_run, min(len(part.heads) for part in parts)),
         ],
     )
-    check(document, where)
+    check(document, where)  # against its declaration: the file may come from anywhere
     return document
 
 
-def _unnumbered_heads(run: SavedHead, kept: int) -> list[str]:
+def _unnumbered_heads(run: SavedMetadata, kept: int) -> list[str]:
     """The warning, in a list, that a file holds only some heads without saying which; an empty list
     where it holds all, or says which.
 
@@ -193,6 +194,7 @@ def translatable_warnings(document: AnyDocument) -> AnyDocument:
         parts: list[Part] = [document.a, document.b]
     else:
         parts = [document]
+    # messages, each of which equals its English sentence
     notes = [note for part in parts for note in _unknown_notes(part)]
     messages: dict[str, str] = {}  # the translatable message of an English warning
     for warning in warnings:
@@ -270,7 +272,7 @@ def _shape_rows(shapes: Sequence[Shape], formulas: dict[str, str] | UnsetType) -
     return [shape_row(row, formulas.get(row.step)) for row in rows]
 
 
-def _head_numbers(run: SavedHead, layer: int, count: int, where: str) -> list[int]:
+def _head_numbers(run: SavedMetadata, layer: int, count: int, where: str) -> list[int]:
     """The numbers of a layer's heads, in the order of its arrays; 0, 1, 2 … for a file that does
     not hold them.
 

@@ -136,7 +136,7 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
             sizes = AttentionSizes(**asdict(layout_file.facts))
             if layout_file.vocabulary is not None:
                 by: Literal["id", "text"] = "text"
-                if layout_file.vocabulary.places is None:  # no row of a token's text is stored
+                if layout_file.vocabulary.places is None:  # without texts, rows go by id
                     by = "id"
                 embedding = EmbeddingRows(rows=len(layout_file.vocabulary.rows), by=by)
             warnings += layout_file.every_note

@@ -72,7 +72,7 @@ def weights_screen(document: WeightsDocument, view: View) -> Lines:
         view,
         align=align,
         title=count_phrase(len(tensors), "tensor"),
-        faint=(1, 2),
+        faint=(1, 2),  # the columns of roles and of types
     )
     if len(tensors_shown) < len(tensors):
         more = message(
