@@ -55,7 +55,7 @@ def compare_models_figure(
         )
         for head in heads
     ]
-    # distances are in points
+    # distances are in points: the note stands 20 below, the bars begin 12 below the note
     top = write_shown_count(drawing, (len(heads), len(change.heads)), top, view)
     note = say(
         view, "line: {beyond}, above which a head counts as moved", beyond=f"{change.beyond:g}"

@@ -275,6 +275,7 @@ def _js_beside(number: ChangedNumber, beyond: float) -> str:
     """A divergence with its interval, to as many digits as tell it from the bound: it must not read
     as if 0.01 were more than 0.01."""
     digits = 2
+    # nine digits at most: what is equal to so many is the bound itself
     while digits < 9 and f"{number.mean:.{digits}g}" == f"{beyond:.{digits}g}":
         digits += 1
     return _with_interval(number, lambda value: _divergence_text(max(value, 0.0), digits))

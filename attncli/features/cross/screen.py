@@ -334,6 +334,7 @@ def cross_sentences(document: CrossDocument, view: View) -> list[str]:
     link = document.links[0]  # the largest weight comes first
     has_several_heads = len(_heads_of(document)) > 1
     ends = quoted_ends(document.queries, document.keys, link, view)
+    # `others` so that the sentence says where another link is as strong
     strongest = strongest_link_sentence(
         link, ends, view, several=has_several_heads, others=document.links
     )

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from attncli.measure.run_record import Recording
 
 MOST = 100_000
+"""Tokens that `--generate` may ask for at most."""
 
 
 class GenerateOptions(Struct, frozen=True):

@@ -591,7 +591,7 @@ def _choose_token(
     shares = _probabilities(logits, request)
     if request.temperature > 0:
         # a number between 0 and 1 that seed and position fix, looked up in the cumulated shares
-        # (`integers` gives whole ones below 2³²)
+        # (`integers` gives whole numbers below 2³²; half of one more keeps 0 out)
         draw = (float(integers(request.seed, f"sample\0{position}", 1)[0]) + 0.5) / 2**32
         place = int(np.searchsorted(np.cumsum(shares), draw))
         token_id = min(place, shares.size - 1)  # rounding may leave the last sum below the draw

@@ -29,6 +29,7 @@ from attncli.measure.rest import resting_keys
 from attncli.mechanism.spec import head_label
 
 BAR = 12
+"""Cells of the bar of a lookback of 1."""
 TINY = 1e-9
 """The weight that counts as not at rest at least, so that nothing is divided by 0."""
 

@@ -24,6 +24,7 @@ FENCE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PICTURE = re.compile(r'(<img src=")([^":]+)"')
 """A picture of a page, beside it in the package."""
 TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
+"""The media type of a picture, by the end of its file's name."""
 STYLE = """
 :root { color-scheme: light dark }
 body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.55 system-ui, sans-serif }

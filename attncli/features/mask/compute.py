@@ -31,10 +31,12 @@ from attncli.models.model import Model
 from attncli.version import __version__
 
 BIASES = ("alibi", "alibi-symmetric", "t5", "t5-decoder")
+"""Score biases as `--score-bias` spells them."""
 T5 = {
     "t5": RelativeBuckets(buckets=32, max_distance=128, bidirectional=True),
     "t5-decoder": RelativeBuckets(buckets=32, max_distance=128, bidirectional=False),
 }
+"""The buckets of T5's encoder and of its decoder, which has none for later keys."""
 
 
 class Bias(Struct, frozen=True, eq=False):
@@ -43,6 +45,7 @@ class Bias(Struct, frozen=True, eq=False):
     values: of j − i for j − i = −reach … reach, [2·reach + 1].
 
     name: as `--score-bias` spells it.
+    head, heads: of which head it is, from 0, and of how many.
     slope: ALiBi's m of this head, None for others.
     buckets: whether the values are T5's bucket numbers, not what is learned for them.
     """

@@ -79,5 +79,5 @@ class MaskDocument(Document, tag="attn.mask/1", frozen=True, kw_only=True):
         """How long axes are: positions, and cells of the maps. A cell stands for `block` × `block`
         pairs, and `block` follows from `n`, so that the first of the masks, of which there is at
         least one, speaks for all."""
-        parts = [*self.masks, *([] if self.combined is None else [self.combined])]
-        return {"position": self.n, "cell": -(-self.n // parts[0].map.block)}
+        # rounded up: the last cell may stand for fewer pairs
+        return {"position": self.n, "cell": -(-self.n // self.masks[0].map.block)}

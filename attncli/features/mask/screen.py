@@ -313,8 +313,8 @@ def _bias(document: MaskDocument, view: View) -> Lines:
             break
         head.append(f"{row.distance:+d}" if row.distance else "0")
         body.append(cell)
-    short = table(head, [body], view, align=["left", *["right"] * len(by_distance)])
-    blocks = [heading(title, note, view), short]
+    value_table = table(head, [body], view, align=["left", *["right"] * len(by_distance)])
+    blocks = [heading(title, note, view), value_table]
 
     # maps, and numbers where there are few positions
     if bias.before is not None:

@@ -28,6 +28,7 @@ from attncli.measure.mean_intervals import no_interval
 SHOWN = 10
 """Pairs that are listed, and faults, unless the view is full."""
 DIGITS = 2
+"""Digits after the point of a difference of logits."""
 
 
 def pairs_screen(document: PairsDocument, view: View) -> Lines:

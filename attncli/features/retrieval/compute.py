@@ -50,6 +50,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 HeadName = tuple[int, int]
 """(layer, head)."""
 DEPTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Where a needle stands among the passages: before the first (0), after the last (1)."""
 ANSWERED = 0.5
 """Share of an answer that must be predicted for a run to count. Source: Wu et al., 2024."""
 RETRIEVAL = 0.1

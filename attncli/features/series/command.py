@@ -80,7 +80,7 @@ def series(
             models,
             (source.text for source in sources),
             metrics=request.comma_parts(metric) if metric else checkpoints.DEFAULT_METRICS,
-            maps=output.page is not None,  # every head's metric values, which only the page draws
+            maps=output.page is not None,  # weights of the first text, which only the page draws
             backend=compute.backend,
             dtype=compute.dtype,
             variables=environment.variables,

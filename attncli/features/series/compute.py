@@ -48,6 +48,7 @@ Floats = np.ndarray[Any, Any]
 REPEATS = {"induction": "repeats_induction", "duplicate": "repeats_duplicate"}
 """Scores on random repeats, by the name that they have here."""
 DEFAULT_METRICS = ("previous", "induction", "duplicate", "sink", "entropy")
+"""What is measured where nobody says what."""
 PIECE = 2**22
 """Bytes of a file that are read at once."""
 MOST_CELLS = 4_000_000
@@ -510,9 +511,8 @@ class HeadMeasurements(NamedTuple):
         place: its (layer, head).
         repeats: its scores on random repeated tokens, by name.
         """
-        means: dict[str, float | None] = dict.fromkeys(
-            request.metrics
-        )  # None where no text has one
+        # None for a metric that no text has
+        means: dict[str, float | None] = dict.fromkeys(request.metrics)
         means |= {metric: float(np.mean(values)) for metric, values in self.values.items()}
         means |= {metric: repeats[score] for metric, score in REPEATS.items() if metric in means}
         labels = [label for label, count in self.labels.items() if 2 * count >= len(request.texts)]

@@ -30,11 +30,13 @@ from attncli.language import Message, contextual, listing, message, plural, say
 from attncli.mechanism.spec import head_name
 
 PLOT_LINES = 12
+"""Height of the plot of scores."""
 ROSE = 0.1
 """A score that rose by less has not formed."""
 MOST_OTHERS = 6
 """Heads beside the first in which a score rises that a sentence names one by one."""
 MOST_CHANGES = 12
+"""Labels that heads earn or lose which are listed unless the view is full."""
 
 
 def series_rows(document: SeriesDocument) -> Iterator[Sequence[object]]:

@@ -45,6 +45,7 @@ SAME = 1e-2
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 ROLES = ("q", "k", "v")
+"""The arrays without which there is no attention."""
 LAYER = re.compile(r"layers\.(0|[1-9][0-9]{0,17})\.q")
 """The queries of a layer, as `--save` names them."""
 
@@ -269,6 +270,7 @@ def tensors(
     layer, heads = layer_and_heads(layer, heads)  # "L5H11" names its layer, too
     if not isinstance(arrays, CapturedTensors):
         arrays = {role: np.asarray(array) for role, array in arrays.items()}
+        # how many numbers there are stands for the multiply-adds of the job
         work = sum(array.size for array in arrays.values())
         backend = choose("auto", device=None, dtype="float32", work=work)
         arrays = capture_attention(arrays, name, backend, options, layer=layer)

@@ -37,6 +37,7 @@ AnyDocument = TypeVar("AnyDocument", bound=Document)
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 
 STAGE_NAME = re.compile(r"layers\.(0|[1-9][0-9]{0,5})\.([a-z_]+)")
+"""The name of a stage's tensor; its groups are the layer and the stage."""
 RUN_MEMBERS = ("schema", "version", "text", "tokens", "model", "attention")
 """Members that the metadata of every saved run has."""
 WRITTEN_BY_SAVE = message("metadata as attn run --save writes it")
@@ -387,6 +388,7 @@ def _metadata_value(name: str, value: str, where: str) -> Any:
 
     name: of the member, for errors.
     """
+    # as the value of an object's one name, since whole texts of JSON must be objects
     content = value.encode("utf-8", "surrogatepass")
     what = message("JSON in the metadata {name}", name=name)
     return parse_object(b'{"value":' + content + b"}", where, what)["value"]
@@ -396,6 +398,7 @@ def _metadata_value(name: str, value: str, where: str) -> Any:
 # by step.
 
 NEEDED = ("q", "k", "v", "raw", "scaled", "capped", "biased", "masked", "weights", "mixed")
+"""The stages from which one query's output is derived."""
 LEAST = 0.999
 """A row of weights that sums to less, yet not to 0 as one that sees nothing, has a learned sink, which
 is not saved; rounding takes far less."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from attncli.models.layout import LayoutRequest
 
 LAYOUTS = ("canonical", "torch", "single", "heads", "matrices", "fused")
+"""Ways to name and to cut the tensors of one attention in a file."""
 
 File = Annotated[Path, argument("A weight file: .safetensors, .npz, .pt or .pth.", "FILE")]
 NewFile = Annotated[Path, argument("The file to write: .safetensors or .npz.", "NEW")]

@@ -29,6 +29,7 @@ from attncli.features.weights.compute import (
 from attncli.language import message, plural, term
 
 STATISTICS = ("min", "mean", "max", "std")
+"""Fields of a tensor that are its statistics, and the names of their columns."""
 ENTRIES = 8
 """Metadata entries that are shown unless the view is full."""
 
