@@ -369,8 +369,9 @@ class _WholeRun:
         members = [list(region.tokens) for region in self._regions]
         members_beyond_rest = [[key for key in keys if not self._rest[key]] for keys in members]
         self._rested.append(row[:, self._rest].sum(-1))
-        self._shares.append(np.array([row[:, keys].sum(-1) for keys in members]))
-        self._shares_beyond.append(np.array([row[:, keys].sum(-1) for keys in members_beyond_rest]))
+        self._shares.append(_region_sums(row, members))
+        self._shares_beyond.append(_region_sums(row, members_beyond_rest))
+        beyond = row[:, ~self._rest].sum(-1)
 
         # what is left of them where a policy has let go of keys before the last query
         for place, policy in enumerate(self._policies):
@@ -382,22 +383,13 @@ class _WholeRun:
             left = row * cached
             # NaN for a head without weight
             self._kept[place].append(left.sum(-1) / np.where(total > 0, total, np.nan))
-            beyond = row[:, ~self._rest].sum(-1)
             self._kept_beyond[place].append(np.stack([left[:, ~self._rest].sum(-1), beyond]))
             self._bytes[place] += float(cached.sum()) * bytes_per_key
-            self._region_kept[place].append(np.array([left[:, keys].sum(-1) for keys in members]))
-            self._region_kept_beyond[place].append(
-                np.array([left[:, keys].sum(-1) for keys in members_beyond_rest])
-            )
+            self._region_kept[place].append(_region_sums(left, members))
+            self._region_kept_beyond[place].append(_region_sums(left, members_beyond_rest))
             # 0 / 1 of a region of which the last token sees nothing
-            self._region_keys[place].append(
-                np.array(
-                    [
-                        cached[:, keys].sum(-1) / np.maximum(self._sees[:, keys].sum(-1), 1)
-                        for keys in members
-                    ]
-                )
-            )
+            visible_keys = np.maximum(_region_sums(self._sees, members), 1)
+            self._region_keys[place].append(_region_sums(cached, members) / visible_keys)
 
     def shares(self) -> list[float | None] | UnsetType:
         """The share of the last token's weight on each region, the mean over heads."""
@@ -511,6 +503,11 @@ class _WholeRun:
             )
             for number, share in enumerate(keys)
         ]
+
+
+def _region_sums(values: np.ndarray[Any, Any], regions: Sequence[list[int]]) -> Floats:
+    """The sums of values [head, key] over the keys of each region, [region, head]."""
+    return np.array([values[:, keys].sum(-1) for keys in regions])
 
 
 def _policy_run(

@@ -361,16 +361,9 @@ def _changed_text(
         weights_a = np.asarray(a.backend.numpy(trace_a.stages["weights"]), np.float64)[:, compared]
         weights_b = np.asarray(b.backend.numpy(trace_b.stages["weights"]), np.float64)[:, compared]
         for head_a, head_b in zip(weights_a, weights_b, strict=True):
-            # a row that sees nothing has no weights
-            rows = (head_a.sum(-1) > 0) & (head_b.sum(-1) > 0)
-            divergences = row_divergences(head_a[rows], head_b[rows])
-            mean = 0.0
-            if rows.any():
-                mean = float(divergences.mean())
-            js.append(mean)
-            difference = head_b - head_a
-            largest_index = int(np.abs(difference).argmax())  # in the flattened [query, key]
-            largest.append(float(difference.flat[largest_index]))
+            divergence, difference = _head_change(head_a, head_b)
+            js.append(divergence)
+            largest.append(difference)
     logprob = None
     agreement = None
     next_words = None
@@ -389,6 +382,19 @@ def _changed_text(
         next_words=next_words,
         tokens=len(tokens),
     )
+
+
+def _head_change(weights_a: Floats, weights_b: Floats) -> tuple[float, float]:
+    """(the mean Jensen–Shannon divergence of a head's rows in two models, the difference b − a of the
+    weight that differs most), from its weights in either, [query, key]."""
+    # a row that sees nothing has no weights to compare
+    rows = (weights_a.sum(-1) > 0) & (weights_b.sum(-1) > 0)
+    divergence = 0.0
+    if rows.any():
+        divergence = float(row_divergences(weights_a[rows], weights_b[rows]).mean())
+    differences = weights_b - weights_a
+    largest_index = int(np.abs(differences).argmax())  # in the flattened [query, key]
+    return divergence, float(differences.flat[largest_index])
 
 
 def _predictions(

@@ -360,37 +360,43 @@ def cost(
     parsed = tuple(parse_mask(item) if isinstance(item, str) else item for item in masks)
     if dtype not in ITEM:
         raise refused_value("dtype", dtype, listing(ITEM))
-    if model is not None:
-        if d_model is not None or heads is not None:
-            raise UsageError(
-                "--d-model and --num-heads do not go with --model, which has its own",
-                expected="one or the other",
-            )
+    if model is None:
+        width, head_count, d_k, d_v = _plain_widths(d_model, heads)
+    elif d_model is not None or heads is not None:
+        raise UsageError(
+            "--d-model and --num-heads do not go with --model, which has its own",
+            expected="one or the other",
+        )
+    else:
         # the variants that are compared have the sizes of the model's first layer with attention
         first = model.spec.blocks[model.spec.attending()[0]].attention
         width = model.spec.d_model
-        count = first.heads
+        head_count = first.heads
         d_k = first.head_dim
         d_v = first.v_dim
-    else:
-        width = 512  # as in the first Transformer, and 8 heads
-        if d_model is not None:
-            width = d_model
-        count = 8
-        if heads is not None:
-            count = heads
-        if count < 1 or width % count:
-            what = message(
-                "d_model {width} is not divisible by {count} heads", width=width, count=count
-            )
-            raise UsageError(what, expected="d_model divisible by the number of heads")
-        d_k = d_v = width // count
-    sizes = Sizes(n, width, count, d_k, d_v, dtype, window, chunk, rounds, rows, parsed)
+    sizes = Sizes(n, width, head_count, d_k, d_v, dtype, window, chunk, rounds, rows, parsed)
     check_sizes(sizes)
     timings: Sequence[Timing] = ()
     if timed:
         timings = measure(sizes, note=note)
     return _cost_document(sizes, model=model, timings=timings)
+
+
+def _plain_widths(d_model: int | None, heads: int | None) -> tuple[int, int, int, int]:
+    """(d_model, heads, d_k, d_v) without a model, whose heads share d_model evenly; 512 and 8, as in
+    the first Transformer, for None. Raises UsageError where they cannot share it."""
+    width = 512
+    if d_model is not None:
+        width = d_model
+    count = 8
+    if heads is not None:
+        count = heads
+    if count < 1 or width % count:
+        what = message(
+            "d_model {width} is not divisible by {count} heads", width=width, count=count
+        )
+        raise UsageError(what, expected="d_model divisible by the number of heads")
+    return width, count, width // count, width // count
 
 
 def _cost_document(
@@ -401,7 +407,10 @@ def _cost_document(
     model: one whose layers are counted as well, None for none.
     timings: times from `measure`.
     """
-    layers, total = ([], None) if model is None else model_cost(model, sizes.n, sizes.rows)
+    layers: list[LayerCost] = []
+    total: TotalCost | None = None
+    if model is not None:
+        layers, total = model_cost(model, sizes.n, sizes.rows)
     # multiply-adds of W_Q and W_K (d_k columns each) and of W_V and W_O (d_v each) in all heads
     projections = sizes.n * sizes.d_model * sizes.heads * (2 * sizes.d_k + 2 * sizes.d_v)
     return CostDocument(

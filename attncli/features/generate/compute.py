@@ -307,26 +307,7 @@ def _continue_text(
             running = [*tokens, *new]
         looking = _Looking(len(tokens), rest, measured_regions, heads=[], shares=[], evens=[])
         logits = _run_tokens(model, running, past, request, looking)
-        heads = looking.heads
-        means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
-        context, generated_share, per_key = (float(value) for value in np.mean(means, 0))
-        # of each head [region]; `evens` are of all measured regions, those asked for first
-        region_shares = [head.regions for head in heads if head.regions is not UNSET]
-        steps.append(
-            GenerateStep(
-                token=token.index,
-                probability=probability,
-                likeliest=likeliest,
-                heads=heads,
-                context=context,
-                generated=generated_share,
-                lookback=context_share(context, generated_share),
-                lookback_per_key=per_key,
-                regions=np.mean(region_shares, 0) if region_shares else UNSET,
-                even=np.mean(looking.evens, 0)[: len(request.regions)] if looking.evens else UNSET,
-                **looking.beyond_rest(len(request.regions)),
-            )
-        )
+        steps.append(looking.step(token, probability, likeliest, len(request.regions)))
         progress((number + 1) / request.count)
         is_end = token.special  # counts where the model does not say what ends its texts
         if model.ends:
@@ -477,6 +458,34 @@ class _Looking(NamedTuple):
             top_key = TopKey(key=top, weight=float(beyond[top]))
         rested = float(row[: self.prompt][self.rest].sum())
         return replace(step, rest=rested, top_beyond_rest=top_key)
+
+    def step(
+        self, token: Token, probability: float, likeliest: list[NextToken], count: int
+    ) -> GenerateStep:
+        """The document's entry on the new token, after all heads have added theirs: means over these.
+
+        probability: of the token, when it was chosen.
+        likeliest: the likeliest tokens there.
+        count: how many regions are asked for.
+        """
+        heads = self.heads
+        means = [(head.context, head.generated, head.lookback_per_key) for head in heads]
+        context, generated_share, per_key = (float(value) for value in np.mean(means, 0))
+        # of each head [region]; `evens` are of all measured regions, those asked for first
+        region_shares = [head.regions for head in heads if head.regions is not UNSET]
+        return GenerateStep(
+            token=token.index,
+            probability=probability,
+            likeliest=likeliest,
+            heads=heads,
+            context=context,
+            generated=generated_share,
+            lookback=context_share(context, generated_share),
+            lookback_per_key=per_key,
+            regions=np.mean(region_shares, 0) if region_shares else UNSET,
+            even=np.mean(self.evens, 0)[:count] if self.evens else UNSET,
+            **self.beyond_rest(count),
+        )
 
     def beyond_rest(self, count: int) -> dict[str, Any]:
         """The members of a step, by name, that separate keys where heads rest (the first token and

@@ -147,18 +147,9 @@ def next_word(
         further_passes += dose_passes(model, tokens, weighing, position, masked=masked)
 
     # report the cost before anything runs
-    one_run = cost(model, len(tokens), RunRequest(matrices=False), is_saved=False, rows=query_rows)
-    layer_count = len(model.spec.blocks)
-    # logits of the measured token after each layer, and of every token, or one, after the last
-    predicted_rows = layer_count + (len(tokens) if each_token else 1)
-    # those after the layers are computed in one go
-    at_once = max(layer_count, _rows_at_once(model))
-    own_run = with_predictions(
-        one_run, model.spec, predicted_rows, model.backend.dtype, rows_at_once=at_once
-    )
-    decoding = decoding_seconds(model, len(tokens))  # of weights that are stored quantised
+    own_run = _cost_of_own_run(model, len(tokens), query_rows, each_token=each_token)
     further = seconds_of_passes(model, further_passes)
-    on_cost(replace(own_run, seconds=own_run.seconds + decoding + further), len(tokens))
+    on_cost(replace(own_run, seconds=own_run.seconds + further), len(tokens))
 
     # run the text, and find the token asked about
     run = _run(model, tokens, position, query_rows, each_token=each_token, interventions={})
@@ -192,6 +183,27 @@ def next_word(
         ),
         warnings=[*notes(model, text, tokens), *small_note(model, choice)],
     )
+
+
+def _cost_of_own_run(
+    model: Model, count: int, rows: int | None, *, each_token: bool
+) -> CostEstimate:
+    """The cost of running a text of `count` tokens once, unchanged, with the logits after each layer.
+
+    rows: query rows at a time, None for all.
+    each_token: whether the last layer's logits of all tokens are computed, too.
+    """
+    one_run = cost(model, count, RunRequest(matrices=False), is_saved=False, rows=rows)
+    layer_count = len(model.spec.blocks)
+    # logits of the measured token after each layer, and of every token, or one, after the last
+    predicted_rows = layer_count + (count if each_token else 1)
+    # those after the layers are computed in one go
+    at_once = max(layer_count, _rows_at_once(model))
+    own_run = with_predictions(
+        one_run, model.spec, predicted_rows, model.backend.dtype, rows_at_once=at_once
+    )
+    decoding = decoding_seconds(model, count)  # of weights that are stored quantised
+    return replace(own_run, seconds=own_run.seconds + decoding)
 
 
 def _dose_members(

@@ -245,19 +245,20 @@ def retrieval(
             checks.extend(_check_heads(model, probes, ranked, seed, report_runs))
     except KeyboardInterrupt:
         if results:
-            interrupted = message(
-                "interrupted: {count} of {texts} texts are told of",
-                count=len(results),
-                texts=len(probes),
-            )
-            if len(results) == len(probes):
-                interrupted = message(
-                    "interrupted: all {texts} texts are told of, but not what recall needs",
-                    texts=len(probes),
-                )
-            on_interruption(document_so_far([*sample_note, interrupted]))
+            interruption = _interruption_warning(len(results), len(probes))
+            on_interruption(document_so_far([*sample_note, interruption]))
         raise
     return document_so_far(sample_note)
+
+
+def _interruption_warning(count: int, texts: int) -> str:
+    """The warning that work was interrupted after `count` of its texts; after all of them, while heads
+    were checked."""
+    if count == texts:
+        return message(
+            "interrupted: all {texts} texts are told of, but not what recall needs", texts=texts
+        )
+    return message("interrupted: {count} of {texts} texts are told of", count=count, texts=texts)
 
 
 def _answered_runs(results: Sequence[FetchResult]) -> list[FetchResult]:

@@ -201,15 +201,11 @@ def series(
         if place + 1 < len(names):
             fetching = _fetch_ahead(names[place + 1], variables)
 
-        # take what was measured before, or measure; with maps always, as these are too large to keep
+        # take what was measured before, or measure
         folder = locate(name, variables=variables, fetch=Fetch(note)).folder
         digest = tensor_digest(folder)
         kept = _kept_results(request, folder, digest, variables, remember=remember)
-        measured = None
-        if not maps:
-            measured = kept.read()
-        if measured is not None and not _is_whole(measured, request):
-            measured = None
+        measured = _remembered_measurement(kept, request)
         weights: Floats | None = None
         if measured is None:
             report = _share_reporter(request, place, len(names), note, progress)
@@ -398,6 +394,19 @@ def _request_digest(request: SeriesRequest, digest: str, description: str) -> st
     asked_for = (request.texts, request.metrics, request.backend, request.dtype)
     inputs = (__version__, digest, description, *asked_for)
     return sha256(repr(inputs).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _remembered_measurement(
+    kept: KeptResults[MeasuredCheckpoint], request: SeriesRequest
+) -> MeasuredCheckpoint | None:
+    """What was measured of a checkpoint before; None where nothing was, where the file is no answer
+    to the request, and where maps are asked for, which are too large to be kept."""
+    if request.maps:
+        return None
+    measured = kept.read()
+    if measured is None or not _is_whole(measured, request):
+        return None
+    return measured
 
 
 def _is_whole(measured: MeasuredCheckpoint, request: SeriesRequest) -> bool:

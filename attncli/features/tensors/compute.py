@@ -374,19 +374,7 @@ def _tensors_document(
         file=file,
         queries=arrays.q.shape[-2],
         keys=arrays.k.shape[-2],
-        model=ModelPart(
-            source="tensors",
-            name=file,
-            family=None,
-            seed=None,
-            d_model=None,
-            layers=1,
-            heads=arrays.q.shape[-3],
-            kv_heads=arrays.k.shape[-3],
-            d_k=arrays.q.shape[-1],
-            d_v=arrays.v.shape[-1],
-            digest=None,
-        ),
+        model=_model_part(arrays, file),
         attention=AttentionPart(
             scale=rule.scale,
             softcap=rule.softcap,
@@ -400,6 +388,23 @@ def _tensors_document(
         links=links[:top],
         empty_rows=empties,
         warnings=warnings,
+    )
+
+
+def _model_part(arrays: CapturedTensors, file: str) -> ModelPart:
+    """The document's part about the model, of which captured arrays tell the sizes of one layer."""
+    return ModelPart(
+        source="tensors",
+        name=file,
+        family=None,
+        seed=None,
+        d_model=None,
+        layers=1,
+        heads=arrays.q.shape[-3],
+        kv_heads=arrays.k.shape[-3],
+        d_k=arrays.q.shape[-1],
+        d_v=arrays.v.shape[-1],
+        digest=None,
     )
 
 

@@ -74,32 +74,8 @@ def run_of_tensors(
     where: the file's name, for errors.
     top: how many links the document lists.
     """
-    if any(name not in metadata for name in RUN_MEMBERS):
-        what = message("this tensor file was not written by --save")
-        raise InputError(
-            what, where=where, expected="metadata that says what ran", hint="attn tensors FILE"
-        )
-    members = {
-        name: _metadata_value(name, metadata[name], where)
-        for name in (*RUN_MEMBERS, "empty_rows", "formulas", "heads")
-        if name in metadata
-    }
-    # a file may lack the rows that see nothing: there are none, then
-    saved_run = part_of({"empty_rows": [], **members}, SavedMetadata, where, WRITTEN_BY_SAVE)
-
-    # the stages of each layer, by name
-    layers: dict[int, dict[str, np.ndarray[Any, Any]]] = {}
-    for name, array in tensors.items():
-        match = STAGE_NAME.fullmatch(name)
-        if match is not None:
-            layers.setdefault(int(match[1]), {})[match[2]] = array
-    layers = {layer: stages for layer, stages in sorted(layers.items()) if "weights" in stages}
-    if not layers:
-        raise InputError(
-            "this file holds no layer with weights",
-            where=where,
-            expected="layers.0.weights and so on",
-        )
+    saved_run = _saved_metadata(metadata, where)
+    layers = _stages_by_layer(tensors, where)
 
     # check and collect layer by layer
     tokens = tokens_of(saved_run.tokens)
@@ -154,6 +130,48 @@ def run_of_tensors(
     )
     check(document, where)  # against its declaration: the file may come from anywhere
     return document
+
+
+def _saved_metadata(metadata: Mapping[str, str], where: str) -> SavedMetadata:
+    """What the metadata of a tensor file says about the run. Raises InputError for a file that
+    `--save` did not write.
+
+    metadata: JSON texts by name.
+    where: the file's name, for errors.
+    """
+    if any(name not in metadata for name in RUN_MEMBERS):
+        what = message("this tensor file was not written by --save")
+        raise InputError(
+            what, where=where, expected="metadata that says what ran", hint="attn tensors FILE"
+        )
+    members = {
+        name: _metadata_value(name, metadata[name], where)
+        for name in (*RUN_MEMBERS, "empty_rows", "formulas", "heads")
+        if name in metadata
+    }
+    # a file may lack the rows that see nothing: there are none, then
+    return part_of({"empty_rows": [], **members}, SavedMetadata, where, WRITTEN_BY_SAVE)
+
+
+def _stages_by_layer(tensors: Tensors, where: str) -> dict[int, dict[str, np.ndarray[Any, Any]]]:
+    """The stages of each layer that has weights, by name, in the order of layers. Raises InputError
+    where no layer has any.
+
+    where: the file's name, for errors.
+    """
+    layers: dict[int, dict[str, np.ndarray[Any, Any]]] = {}
+    for name, array in tensors.items():
+        match = STAGE_NAME.fullmatch(name)
+        if match is not None:
+            layers.setdefault(int(match[1]), {})[match[2]] = array
+    layers = {layer: stages for layer, stages in sorted(layers.items()) if "weights" in stages}
+    if not layers:
+        raise InputError(
+            "this file holds no layer with weights",
+            where=where,
+            expected="layers.0.weights and so on",
+        )
+    return layers
 
 
 def _unnumbered_heads(run: SavedMetadata, kept: int) -> list[str]:

@@ -120,15 +120,8 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
     elif arrays:
         try:
             layout_file = recognise(arrays, metadata, str(path), request)
-        except AttnError as error:
-            not_read = message("not read as an attention: {reason}", reason=error.what)
-            if error.expected:
-                not_read = message(
-                    "not read as an attention: {reason}; expected {what}",
-                    reason=error.what,
-                    what=error.expected,
-                )
-            warnings.append(not_read)
+        except AttnError as error:  # a file that is no attention is listed all the same
+            warnings.append(_not_read_warning(error))
         else:
             roles = layout_file.roles
             layout = layout_file.layout
@@ -177,6 +170,17 @@ def weights_document(path: Path, request: LayoutRequest = EMPTY_REQUEST) -> Weig
         tensors=rows,
         warnings=warnings,
     )
+
+
+def _not_read_warning(error: AttnError) -> str:
+    """The warning that a file is not read as an attention, with the reason and what was expected."""
+    if error.expected:
+        return message(
+            "not read as an attention: {reason}; expected {what}",
+            reason=error.what,
+            what=error.expected,
+        )
+    return message("not read as an attention: {reason}", reason=error.what)
 
 
 def is_saved_run(metadata: Mapping[str, str]) -> bool:
