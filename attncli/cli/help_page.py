@@ -26,7 +26,15 @@ from attncli.cli.option import (
     WITHOUT_MODEL,
 )
 from attncli.errors import UsageError
-from attncli.language import contextual, listing, message, term, translate
+from attncli.language import (
+    contextual,
+    language_of,
+    languages,
+    listing,
+    message,
+    term,
+    translate,
+)
 
 HELP = ("-h", "--help", "--help-all")
 """What asks for help; the last is the older name of the whole page."""
@@ -149,12 +157,32 @@ def whole_page(command: Any, ctx: Any, color: str = "auto") -> str:
             for parameter in groups[title]
         ]
         page.section(title, rows)
+    if ctx.parent is None:
+        page.paragraph(_own_language_hint(ctx.obj))
     if shared:
         spellings = listing([_long_name(parameter) for parameter in shared])
         page.paragraph(
             message("Also, as with most commands (attn --help): {options}", options=spellings)
         )
     return page.text
+
+
+def _own_language_hint(environment: Any) -> str:
+    """The sentence, in the language of the user's locale, that attn speaks it; "" where the language
+    was chosen, is English or has no catalogue, and where no terminal shows the page."""
+    if environment is None or not environment.stdout_is_terminal or environment.lang != "en":
+        return ""
+    variables = environment.variables
+    if variables.get("ATTN_LANG") or environment.settings.get("lang") is not None:
+        return ""
+    locale_name = next(
+        (variables[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if variables.get(name)), ""
+    )
+    language = language_of(locale_name)
+    if environment.wants_ascii() or language == "en" or language not in languages():
+        return ""
+    hint = message("In English: attn --help --lang en; for good: export ATTN_LANG=en")
+    return translate(hint, language)
 
 
 def short_page(command: Any, ctx: Any, color: str = "auto") -> str:

@@ -34,6 +34,7 @@ from attncli.inputs.files import (
     guarded_path,
     is_folder,
     is_there,
+    json_fault,
     read_object,
     read_regular,
     refuse_half_characters,
@@ -110,7 +111,7 @@ def parse_chat(raw: bytes, where: str) -> Chat:
             ),
             expected=expected,
             hint=_one_chat_of_lines(raw),
-            reason=error.msg,
+            reason=json_fault(error.msg),
         ) from error
     except (RecursionError, ValueError) as error:
         raise InputError(

@@ -892,8 +892,54 @@ def finite(word: str) -> float:
     """
     number = float(word)
     if math.isinf(number):
-        raise ValueError(f"the number {word[:40]} is too large")
+        raise ValueError(message("the number {number} is too large", number=word[:40]))
     return number
+
+
+def json_fault(sentence: str) -> str:
+    """What is wrong with a JSON text in our words, by the first words of the JSON library's English
+    sentence; that sentence itself where it is a new one.
+
+    sentence: the library's, as `JSONDecodeError.msg` has it.
+    """
+    match sentence.split()[:2]:
+        case ["Expecting", "property"]:
+            return message("a name in double quotes should stand there")
+        case ["Expecting", "':'"]:
+            return message("a colon should stand there")
+        case ["Expecting", "','"]:
+            return message("a comma or the closing bracket should stand there")
+        case ["Expecting", "value"]:
+            return message("a value should stand there")
+        case ["Extra", "data"]:
+            return message("nothing more should stand there")
+        case ["Unterminated", "string"]:
+            return message("a text in quotes begins there and does not end")
+        case ["Invalid", "control"]:
+            return message("a text in quotes holds a line break or the like")
+        case ["Invalid", _]:  # \escape and \uXXXX
+            return message("a backslash stands before a character that takes none")
+        case ["Illegal", "trailing"]:
+            return message("a comma stands before the bracket")
+        case _:
+            return sentence
+
+
+def _invalid_json(error: ValueError) -> Message:
+    """The sentence on a JSON text that cannot be read: where the fault is, if the JSON library says
+    so, and what is wrong."""
+    if isinstance(error, json.JSONDecodeError):
+        return message(
+            "this is not valid JSON: line {line}, column {column}: {fault}",
+            line=error.lineno,
+            column=error.colno,
+            fault=json_fault(error.msg),
+        )
+    fault: object = error
+    # the two faults that are found here come as messages, which are translated
+    if error.args and isinstance(error.args[0], Message):
+        fault = error.args[0]
+    return message("this is not valid JSON: {error}", error=fault)
 
 
 def parse_object(
@@ -944,7 +990,7 @@ def parse_object(
         Raises ValueError where such words are not allowed."""
         if with_tags:
             return TAGGED[word]
-        raise ValueError(f"{word} is not JSON")
+        raise ValueError(message("{word} is not JSON", word=word))
 
     # a callback for every number costs half the time of parsing, so it is used only where the text
     # may hold a number above the range of a float
@@ -964,7 +1010,7 @@ def parse_object(
     except ValueError as error:
         wrong_kind_error = foreign_file(raw[:64], where, what)
         raise wrong_kind_error or InputError(
-            "this is not valid JSON: {error}", where=where, expected=what, error=error
+            _invalid_json(error), where=where, expected=what
         ) from error
     if not isinstance(value, dict):
         raise InputError(

@@ -765,6 +765,7 @@ def _hub_location(
         # without its weights a model is of no use; without a tokenizer it still runs on token ids
         if missing == [TOKENIZER]:
             usable = cached
+    _note_missing_folder(name, folder, fetch, is_cached=snapshot is not None)
     first_missing = ""
     if missing:
         first_missing = missing[0]
@@ -780,6 +781,20 @@ def _hub_location(
         if path_error is None:
             raise
         raise path_error from error
+
+
+def _note_missing_folder(name: str, folder: Path, fetch: Fetch, *, is_cached: bool) -> None:
+    """Say that there is no folder of this name, before the hub is asked for it: a name that begins
+    with a folder of this place is more likely a path than an owner of the hub.
+
+    is_cached: whether the cache has files of a model of this name; then nothing is said.
+    """
+    if is_cached or "/" not in name or fetch.note is None:
+        return
+    if is_folder(folder.parent):
+        fetch.note(
+            message("there is no folder {name} here; the hub may have a model of it", name=name)
+        )
 
 
 def _no_model(name: str, *, is_file: bool) -> InputError:

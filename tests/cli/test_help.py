@@ -410,3 +410,16 @@ def test_no_text_and_the_null_device_mean_the_sample() -> None:
     assert finish(attn("heads"), given=b"").returncode == 3
     with (SAMPLES.parent / "attncli" / "py.typed").open("rb") as empty:
         assert finish(attn("heads"), stdin=empty).returncode == 3
+
+
+def test_a_terminal_of_a_locale_that_attn_speaks_is_told_so() -> None:
+    hint = "中文帮助：attn --help --lang zh"
+    assert hint in ask("--help", terminal=True, LANG="zh_CN.UTF-8").out
+    assert hint in ask("--help", terminal=True, LC_ALL="zh_TW.UTF-8", LANG="en_US.UTF-8").out
+    # not in pipes, for other locales, without the characters, or where the language is chosen
+    assert "中文" not in ask("--help", LANG="zh_CN.UTF-8").out
+    assert "中文" not in ask("--help", terminal=True, LANG="de_DE.UTF-8").out
+    assert "中文" not in ask("--help", terminal=True, LANG="zh_CN.GB2312").out
+    assert "中文" not in ask("--help", terminal=True, LANG="zh_CN.UTF-8", ATTN_LANG="en").out
+    assert hint not in ask("--help", terminal=True, LANG="zh_CN.UTF-8", ATTN_LANG="zh").out
+    assert "中文" not in ask("run", "--help", terminal=True, LANG="zh_CN.UTF-8").out

@@ -372,3 +372,22 @@ def test_everything_cached_is_listed(find: Resolver, tmp_path: Path) -> None:
         ("owner/single", COMMIT, ()),
     ]
     assert list(cached_snapshots(tmp_path / "nowhere")) == []
+
+
+def test_a_folder_that_is_not_there_is_told_before_the_hub_is_asked(
+    find: Resolver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner").mkdir()
+    notes: list[str] = []
+    with pytest.raises(InputError, match="no such folder"):
+        find("owner/step-0", Fetch(notes.append))
+    assert notes[0] == "there is no folder owner/step-0 here; the hub may have a model of it"
+    # what the hub has is fetched all the same, and without such a folder nothing is said of one
+    notes.clear()
+    find("owner/single", Fetch(notes.append))
+    assert [note.partition(" ")[0] for note in notes[:2]] == ["there", "fetching"]
+    (tmp_path / "owner").rmdir()
+    notes.clear()
+    find("owner/sharded", Fetch(notes.append))
+    assert notes[0].startswith("fetching")

@@ -8,6 +8,7 @@ import pytest
 
 from attncli.errors import InputError, LimitError
 from attncli.inputs.files import MOST, parse_object, read_object
+from attncli.language import translate
 
 
 @pytest.mark.parametrize(
@@ -28,6 +29,37 @@ from attncli.inputs.files import MOST, parse_object, read_object
 def test_what_is_no_strict_object_is_refused(raw: bytes, says: str) -> None:
     with pytest.raises(InputError, match=says):
         parse_object(raw, "where", "what")
+
+
+@pytest.mark.parametrize(
+    ("raw", "place", "fault", "chinese"),
+    [
+        (b"{1: 0.5}", "line 1, column 2", "a name in double quotes", "双引号里的名称"),
+        (b'{"a" 1}', "line 1, column 6", "a colon", "冒号"),
+        (b'{"a": 1\n "b": 2}', "line 2, column 2", "a comma", "逗号"),
+        (b'{"a": }', "line 1, column 7", "a value", "值"),
+        (b'{"a": 1} 2', "line 1, column 10", "nothing more", "不该再有"),
+        (b'{"a": "b}', "line 1, column 7", "does not end", "没有结束"),
+        (b'{"a": "\n"}', "line 1, column 8", "a line break", "换行"),
+        (b'{"a": "\\x"}', "line 1, column", "a backslash", "反斜杠"),
+    ],
+)
+def test_a_fault_of_json_is_told_in_our_words(
+    raw: bytes, place: str, fault: str, chinese: str
+) -> None:
+    with pytest.raises(InputError) as refusal:
+        parse_object(raw, "where", "what")
+    assert place in str(refusal.value)
+    assert fault in str(refusal.value)
+    told = translate(refusal.value.what, "zh")
+    assert chinese in told
+    assert "Expecting" not in told
+
+
+def test_a_word_that_is_not_json_is_told_in_chinese() -> None:
+    with pytest.raises(InputError) as refusal:
+        parse_object(b'{"a": NaN}', "where", "what")
+    assert translate(refusal.value.what, "zh") == "这不是有效的 JSON：NaN 不是 JSON"
 
 
 @pytest.mark.parametrize(

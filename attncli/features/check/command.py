@@ -40,7 +40,9 @@ def check(
     if answers is None:
         document = compute_check()
     else:
-        what = message("answers as JSON, by the number of the question")
+        what = message(
+            'answers as JSON, the number of a question in double quotes, such as {"1": 0.5}'
+        )
         document = compute_check(read_object(answers, what=what), name=answers.name)
     write_documents([document], output, environment, view)
     wrong = [str(mark.number) for mark in document.answers if mark.is_right is False]

@@ -245,9 +245,7 @@ def _no_page(name: str, lang: str) -> UsageError:
         hint = "attn guide"
     return UsageError(
         "the guide has no page and no word {page}",
-        expected=message(
-            "{pages}, or a word of attn guide words", pages=listing(guide_pages.PAGES)
-        ),
+        expected="a page that attn guide lists, or a word of attn guide words",
         hint=hint,
         page=repr(name),
     )

@@ -222,3 +222,39 @@ def test_a_page_and_a_word_of_both_languages_stay_in_the_language_asked_for() ->
     assert "softmax" in ask("guide", "softmax").out
     for name in ("softmax", "learners", "chain rule"):
         assert ask("guide", name, "--lang", "zh").out != ask("guide", name).out
+
+
+@pytest.mark.parametrize(
+    ("name", "entry", "lang"),
+    [
+        ("scaled dot-product attention", "scale", "en"),
+        ("attention score", "score", "en"),
+        ("attention sink", "rest", "en"),
+        ("cross-entropy", "loss", "en"),
+        ("locality-sensitive hashing", "hash attention", "en"),
+        ("upper triangle", "causal", "en"),
+        ("vanishing gradient", "gradient norm", "en"),
+        ("induction head", "induction", "en"),
+        ("缩放点积注意力", "缩放", "zh"),
+        ("注意力分数", "得分", "zh"),
+        ("注意力沉没", "停歇", "zh"),
+        ("注意力汇", "停歇", "zh"),
+        ("交叉熵", "损失", "zh"),
+        ("局部敏感哈希", "哈希注意力", "zh"),
+        ("上三角", "因果", "zh"),
+        ("梯度消失", "梯度范数", "zh"),
+        ("归纳头", "归纳", "zh"),
+    ],
+)
+def test_another_name_of_a_word_leads_to_its_entry(name: str, entry: str, lang: str) -> None:
+    title = word_entries(lang)[name].partition("\n")[0]
+    assert title.startswith(f"# {entry}")
+    assert word_entries(lang)[entry] == word_entries(lang)[name]
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_a_word_that_the_guide_lacks_gets_a_short_answer(lang: str) -> None:
+    answer = ask("guide", "qqqqzzzz", "--lang", lang)
+    assert answer.code == 2
+    assert "learners, lessons" not in answer.err
+    assert all(len(line) <= 80 for line in answer.err.splitlines())
