@@ -308,6 +308,20 @@ def no_option(context: Any, name: str) -> UsageError:
     return UsageError("{path} has no option {name}", hint=hint, path=path, name=name)
 
 
+def behind_dashes(context: Any, word: str) -> UsageError | None:
+    """The UsageError for a word behind a bare `--` that is an option of this context's command; None
+    for any other word."""
+    name, _, _ = word.partition("=")
+    if not any(name in parameter.opts for parameter in context.command.get_params(context)):
+        return None
+    return UsageError(
+        "{name} stands behind --, where nothing is an option",
+        expected=message("options before --"),
+        hint=f"{context.command_path.rstrip()} {word} -- …",
+        name=name,
+    )
+
+
 DASHED = re.compile(r"(?:[‐-―−﹘﹣－][‐-―−﹘﹣－-]?|-(?!-))([a-z][a-z0-9-]+)(=.*)?", re.DOTALL)
 """An option whose hyphens a text processor or a web page made into a dash, or one of them only."""
 
@@ -353,6 +367,9 @@ def too_many(context: Any, extra: list[str]) -> UsageError:
     import shlex
 
     path = context.command_path.rstrip()
+    behind = behind_dashes(context, extra[0])
+    if behind is not None:
+        return behind
 
     # an option behind a dash that is no hyphen
     dashed = DASHED.fullmatch(extra[0])

@@ -90,25 +90,40 @@ SHORT = 5
 """Characters of a scale's value that is told beside its root."""
 
 
-def header(document: AboutText, view: View) -> Lines:
+def header(document: AboutText, view: View, *, tells_position: bool = True) -> Lines:
     """The lines above a screen: the text, which weights ran and whether they are learned, the
-    conventions, the sizes, and any warnings."""
+    conventions, the sizes, and any warnings.
+
+    tells_position: whether the conventions have the position encoding; not where several are shown.
+    """
     noun = "token"
     if document.pieces is not UNSET:
         noun = "word"
     count = count_phrase(len(document.tokens), noun)
     return header_lines(
-        title(document, view), document, view, counts=(count,), words=_merge_notes(document)
+        title(document, view),
+        document,
+        view,
+        counts=(count,),
+        words=_merge_notes(document),
+        tells_position=tells_position,
     )
 
 
 def header_lines(
-    text: str, document: ModelRun, view: View, *, counts: Sequence[str], words: Sequence[str] = ()
+    text: str,
+    document: ModelRun,
+    view: View,
+    *,
+    counts: Sequence[str],
+    words: Sequence[str] = (),
+    tells_position: bool = True,
 ) -> Lines:
     """The header of a screen: a text, made safe, then what ran and how large it is.
 
     counts: how long the text or texts are, such as "12 tokens".
     words: notes on how tokens were merged to words.
+    tells_position: whether the position encoding is told.
     """
     model = document.model
     attention = document.attention
@@ -118,7 +133,7 @@ def header_lines(
     run_facts = [
         *_weights(model, view),
         _layers_and_heads(model, view),
-        *_conventions(attention, view),
+        *_conventions(attention, view, tells_position),
     ]
     number_type = f"{attention.backend} {attention.compute_dtype or attention.dtype}"
     sizes = [*counts, *_sizes(model), _scale(model, attention, view), number_type]
@@ -274,9 +289,12 @@ def _scale(model: ModelPart, attention: AttentionPart, view: View) -> str:
     return message("scale {text}", text=spell(text, ascii=view.ascii))
 
 
-def _conventions(attention: AttentionPart, view: View) -> list[str]:
+def _conventions(attention: AttentionPart, view: View, tells_position: bool) -> list[str]:
     """Short texts on the mask, the positions, and, where there are any, soft-cap and hashing."""
-    parts = [*mask_and_position(attention.mask, attention.position, view)]
+    mask_text, position_text = mask_and_position(attention.mask, attention.position, view)
+    parts = [mask_text]
+    if tells_position:
+        parts.append(position_text)
     if attention.softcap is not None:
         parts.append(message("soft-cap {softcap}", softcap=brief(attention.softcap)))
     if attention.hashing:

@@ -385,6 +385,8 @@ def looks_most_sentence(
 
 SAME = 1e-5
 """By what part of it two weights may differ and count as the same: float32 rounds."""
+WHOLE = 1 - 1e-6
+"""A weight from here on is all of its row but for rounding."""
 MOST_ALIKE = 4
 """Keys of the same weight that are told by name."""
 
@@ -425,13 +427,13 @@ def strongest_link_sentence(
     """
     if len(same_weights([candidate.weight for candidate in others], link.weight)) > 1:
         template = message(
-            "One of several links that are the strongest: {query} looks at {key} with {share} of"
-            " its weight."
+            "Several links share the largest weight; one of them: {query} looks at {key} with"
+            " {share} of its weight."
         )
         if several:
             template = message(
-                "One of several links that are the strongest: {query} looks at {key} with {share}"
-                " of its weight, in layer {layer} head {head}."
+                "Several links share the largest weight; one of them: {query} looks at {key} with"
+                " {share} of its weight, in layer {layer} head {head}."
             )
     elif several:
         template = message(

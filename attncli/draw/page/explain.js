@@ -301,8 +301,9 @@ function answer() {
   const best = strongest();
   const [query, key, share] = [quoted(shown.query), quoted(best), percent(shown.weights[best])];
   const rests = model.source === "checkpoint" && best === 0;
-  const told = !shown.weights[best] ? say("blind", { query }) : rests ? say("rests", { query, key, share }) : say(best === shown.query ? "looks.itself" : "looks", { query, key, share });
-  fill("says", make("p", told), ...(rests ? [make("p", say("resting", { key }))] : []), ...(model.drawn ? [make("p", say("not.learned", { seed: model.seed }))] : []));
+  const alone = shown.visible.filter(Boolean).length === 1 && shown.weights[best] > 1 - 1e-6;
+  const told = !shown.weights[best] ? say("blind", { query }) : alone ? say(best === shown.query ? "alone.itself" : "alone", { query, key }) : rests ? say("rests", { query, key, share }) : say(best === shown.query ? "looks.itself" : "looks", { query, key, share });
+  fill("says", make("p", told), ...(rests && !alone ? [make("p", say("resting", { key }))] : []), ...(model.drawn ? [make("p", say("not.learned", { seed: model.seed }))] : []));
 }
 
 /** Every field of what can be changed, as it stands. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
@@ -16,7 +17,7 @@ from typer.core import TyperGroup
 
 from attncli.arrays.backend import EVERY, Selection, numbers_of
 from attncli.cli import completion, declarations, request
-from attncli.cli.app import LazyCommands
+from attncli.cli.app import COMMANDS, LazyCommands
 from attncli.cli.declarations import (
     AttentionOptions,
     ComputeOptions,
@@ -48,7 +49,7 @@ from attncli.cli.output import (
 )
 from attncli.cli.progress import wait_for_key
 from attncli.errors import UsageError
-from attncli.language import listing, message, term
+from attncli.language import Message, listing, message, term
 
 if TYPE_CHECKING:
     from attncli.draw.lines import Lines
@@ -619,14 +620,14 @@ def softmax(
 
     attn explain softmax --temperature 0.5 -1 0 1
     """
-    from attncli.cli.border import no_option
+    from attncli.cli.border import behind_dashes, no_option
     from attncli.features.explain.softmax_topics import parse_scores, softmax_document
 
     # the command takes unknown options as numbers, so that -1 can be one
     for number in numbers or ():
         if number.startswith("--"):
             name, _, _ = number.partition("=")
-            raise no_option(ctx, name)
+            raise behind_dashes(ctx, number) or no_option(ctx, name)
     scores = parse_scores(numbers or ["2.0", "1.0", "0.1"])
     give_topic(ctx, softmax_document(scores, temperature), output)
 
@@ -917,23 +918,9 @@ def text(
         from attncli.features.explain.compute import derivation_shapes
         from attncli.features.explain.compute import explain as compute_explain
 
-        topic = _topic_like(source_text.text)
-        if topic is None and _is_glossary_word(source_text.text):
-            environment.note(
-                message(
-                    "{source_text} is explained as a text; what the word means: {command}",
-                    source_text=repr(source_text.text),
-                    command=f"attn guide {shlex.quote(source_text.text)}",
-                )
-            )
-        if topic is not None:
-            environment.note(
-                message(
-                    "{source_text} is explained as a text; the topic is attn explain {meant}",
-                    source_text=repr(source_text.text),
-                    meant=topic,
-                )
-            )
+        note = _note_on_word(source_text.text)
+        if note is not None:
+            environment.note(note)
         tokens = request.tokens_of(loaded_model, source_text)
         layer, head = chosen_place(loaded_model, setup.model)
         # the document of the widest layer that may be explained
@@ -992,6 +979,10 @@ def text(
     write_documents(documents(), output, environment, view, several=text.lines)
 
 
+MEANT_TOPICS = {"sqrt": "scaling", "√": "scaling"}
+"""What a text of one word is meant as that is no topic's name, nor like one."""
+
+
 def _topic_like(word: str) -> str | None:
     """The topic whose spelling is closest to a word, which may be mistyped; None where none is
     close."""
@@ -1001,15 +992,42 @@ def _topic_like(word: str) -> str | None:
     return close[0]
 
 
-def _is_glossary_word(text: str) -> bool:
-    """Whether a text is nothing but a word of the guide's glossary, in any language."""
+def _note_on_word(text: str) -> Message | None:
+    """The note that a text of one word may be meant as a topic, as a word or a page of the guide, or
+    as a command; None for any other text."""
+    word = text.strip().lower()
+    source_text = repr(text)
+    topic = MEANT_TOPICS.get(word) or _topic_like(text)
+    if topic is not None:
+        return message(
+            "{source_text} is explained as a text; the topic is attn explain {meant}",
+            source_text=source_text,
+            meant=topic,
+        )
+    if not word or len(word) > LONGEST_WORD:
+        return None
+    names = _words_of_guide()
+    if word not in names and word in COMMANDS:
+        return message(
+            "{source_text} is explained as a text; the command is attn {meant}",
+            source_text=source_text,
+            meant=word,
+        )
+    if word in names or any(word in re.split("[ -]", name) for name in names):
+        return message(
+            "{source_text} is explained as a text; what the word means: {command}",
+            source_text=source_text,
+            command=f"attn guide {shlex.quote(text)}",
+        )
+    return None
+
+
+def _words_of_guide() -> set[str]:
+    """The words of the guide's glossary, in every language."""
     from attncli.language import languages
     from attncli.language.guide import word_entries
 
-    if len(text) > LONGEST_WORD:
-        return False
-    word = text.strip().lower()
-    return any(word in word_entries(lang) for lang in languages())
+    return set().union(*(word_entries(lang) for lang in languages()))
 
 
 class TextCommand(GroupedCommand):

@@ -35,6 +35,7 @@ from attncli.draw.numbers import (
 )
 from attncli.draw.safe import cells, label, spell
 from attncli.draw.sentence import (
+    WHOLE,
     alike_sentence,
     looks_most_sentence,
     not_learned_note,
@@ -685,6 +686,17 @@ class Derivation(Struct, frozen=True, dict=True):
             )
             yield say(view, template, query=query_text)
             return
+        if self._sees_one_key() and weights[best] >= WHOLE:
+            template = message(
+                "{query} sees {key} alone: all of its weight is there, whatever a head does."
+            )
+            if best == query:
+                template = message(
+                    "{query} sees nothing but itself: all of its weight is there, whatever a head"
+                    " does."
+                )
+            yield say(view, template, query=query_text, key=key_text)
+            return
         share = softmax_percent(weights[best], int(np.count_nonzero(weights)))
         rest = resting_keys(tokens, document.model.source)
         alike = [key for key in same_weights(weights, weights[best]) if not rest[key]]
@@ -704,6 +716,10 @@ class Derivation(Struct, frozen=True, dict=True):
             template = message("Of the others it looks most at {key}: {share} of its weight.")
             next_text = quoted_token(tokens, next_key, view)
             yield say(view, template, key=next_text, share=percent(weights[next_key]))
+
+    def _sees_one_key(self) -> bool:
+        """Whether a single key, a token or a learned one, is not hidden from the query."""
+        return sum(self.document.step(Scores).visible) == 1
 
     def _strongest_key(self) -> int:
         """The position of the key that the query looks at most, leaving out keys on which heads rest

@@ -15,7 +15,7 @@ from attncli.draw.lines import BLANK, Lines, heading, remark, sentences, stack
 from attncli.draw.numbers import adding_column, brief, format_fixed, percent
 from attncli.draw.safe import label, safe, spell
 from attncli.draw.screen_header import header
-from attncli.draw.sentence import not_learned_note
+from attncli.draw.sentence import WHOLE, not_learned_note
 from attncli.draw.shaded_matrix import NDArray, as_matrix, matrix
 from attncli.draw.tables import ledger, table, vector_sum, vectors
 from attncli.draw.token_names import (
@@ -525,6 +525,28 @@ def _keys_of_rest(document: MultiheadTopic, average: NDArray) -> Bools:
     return rest
 
 
+def _only_key_sentence(document: MultiheadTopic, rows: NDArray, view: View) -> str:
+    """The sentence that one token gets all of the weight in every head, as where a mask hides the
+    others; "" where none does.
+
+    rows: the query's weights, [head, key].
+    """
+    keys = np.flatnonzero(rows.any(axis=0)).tolist()
+    if len(keys) != 1 or keys[0] >= len(document.tokens) or (rows[:, keys[0]] < WHOLE).any():
+        return ""
+    template = message("{query} looks at {key} alone: every head gives it all of the weight.")
+    if keys[0] == document.query:
+        template = message(
+            "{query} looks at nothing but itself: every head gives it all of the weight."
+        )
+    return say(
+        view,
+        template,
+        query=quoted_token(document.tokens, document.query, view),
+        key=quoted_token(document.tokens, keys[0], view),
+    )
+
+
 def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
     """Yield sentences on what averaging the heads' weights hides: heads that look elsewhere than
     the average, or else how much each looks at its key; and how much higher the average's entropy
@@ -534,6 +556,10 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
     if len(heads) < 2 or not average.any():
         return
     rows = as_matrix([head.weights for head in heads])
+    alone = _only_key_sentence(document, rows, view)
+    if alone:
+        yield alone
+        return
     if np.abs(rows - average).max() < SAME:
         yield say(
             view,
@@ -986,7 +1012,7 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
     )
     tables = [_encoding_table(way, texts, view) for way in ways if way.table is not UNSET]
     return (
-        header(document, view),
+        header(document, view, tells_position=len(ways) == 1),
         stack(what, way_table),
         *tables,
         rows,
@@ -1114,21 +1140,9 @@ def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
     most_moving = max(other_ways, key=lambda way: way.moved, default=None)
     if most_moving is None:
         return sentences([note], view)
+    most = _most_moving_sentence(most_moving, query_text, view, several=len(other_ways) > 1)
     if most_moving.moved < LEAST:
-        none = say(
-            view,
-            "No position encoding moves a weight of {query} by 0.005 or more.",
-            query=query_text,
-        )
-        return sentences([none, note], view)
-    most = say(
-        view,
-        "The position encoding {position} changes the weights of {query} most: one of them by"
-        " {size}.",
-        position=most_moving.position,
-        query=query_text,
-        size=f"{most_moving.moved:.2f}",
-    )
+        return sentences([most, note], view)
     # (NaN are numbers that left their range)
     differences = np.abs(
         np.nan_to_num(most_moving.weights) - np.nan_to_num(document.ways[0].weights)
@@ -1141,6 +1155,28 @@ def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
         )
     texts = [text for text in (most, random_note, note) if text]
     return tinted_answer(document, differences, texts, view, query=document.query, tint=tint)
+
+
+def _most_moving_sentence(way: PositionWay, query: str, view: View, *, several: bool) -> str:
+    """The sentence on how far the encoding that moves the query's weights most moves them.
+
+    query: its text in quotes.
+    several: whether several encodings are compared with none, so that the sentence names one.
+    """
+    if way.moved < LEAST:
+        template = message("With {position} every weight of {query} changes by less than 0.005.")
+        if several:
+            template = message("No position encoding moves a weight of {query} by 0.005 or more.")
+    else:
+        template = message(
+            "With {position} the weight of {query} that changes most changes by {size}."
+        )
+        if several:
+            template = message(
+                "The position encoding {position} changes the weights of {query} most: one of them"
+                " by {size}."
+            )
+    return say(view, template, position=way.position, query=query, size=f"{way.moved:.2f}")
 
 
 def position_rows(document: PositionTopic) -> Iterable[list[object]]:

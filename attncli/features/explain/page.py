@@ -207,6 +207,12 @@ def page_words(title: Mapping[str, Message], *, computes: bool) -> dict[str, Mes
             "Without this head nothing is left of the vector: there is no angle to tell."
         ),
         "blind": message("{query} can see no word: its weights and its weighted sum A·V are 0."),
+        "alone": message(
+            "{query} sees {key} alone: all of its weight is there, whatever a head does."
+        ),
+        "alone.itself": message(
+            "{query} sees nothing but itself: all of its weight is there, whatever a head does."
+        ),
         "looks": message("{query} looks most at {key}: {share} of its weight."),
         "looks.itself": message("{query} looks most at itself: {share} of its weight."),
         "rests": message("{share} of the weight of {query} is on {key}."),

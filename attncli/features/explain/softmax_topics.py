@@ -584,14 +584,9 @@ def order_document(
         token to the end instead, which it does see.
 
     Raises:
-        InputError: For an order that moves nothing.
+        InputError: For an order in which the tokens read the same.
     """
-    if list(order) == list(range(len(tokens))):
-        raise InputError(
-            "the other order is the same order",
-            expected="at least two different tokens",
-            hint="--tokenizer char",
-        )
+    _refuse_same_order(tokens, order)
     heading: Heading | None = None
     rows: list[OrderRow] = []
     is_reversal = list(order) == list(range(len(tokens)))[::-1]
@@ -614,6 +609,24 @@ def order_document(
         order_rows=rows,
         warnings=token_notes(text, tokens),
     )
+
+
+def _refuse_same_order(tokens: Sequence[Token], order: Sequence[int]) -> None:
+    """Raise InputError where the tokens read the same in the other order."""
+    texts = [token.text for token in tokens]
+    if [texts[place] for place in order] != texts:
+        return
+    words = [token.text for token in tokens if not token.special]
+    if len(set(words)) > 1:  # the first text again, or one that reads the same backwards
+        raise InputError(
+            "the other order is the same order",
+            expected="the same tokens in another order",
+            hint="attn explain order TEXT OTHER",
+        )
+    what = message("one token has no other order")
+    if len(words) > 1:
+        what = message("tokens that are all the same have no other order")
+    raise InputError(what, expected="at least two different tokens", hint="--tokenizer char")
 
 
 def _order_row(model: Model, tokens: Sequence[Token], order: Sequence[int], layer: int) -> OrderRow:

@@ -355,20 +355,13 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
     loss = _loss_text(document.loss)
     chance = _loss_text(document.chance)
     steps = plural("{count} step", "{count} steps", count=document.steps)
-    if document.learned:
-        first = message(
-            "The model learned it: a loss of {loss} where chance is {chance}, after {steps}.",
-            loss=loss,
-            chance=chance,
-            steps=steps,
-        )
-    else:
-        first = message(
-            "The model has not learned it: a loss of {loss} after {steps}; chance is {chance}.",
-            loss=loss,
-            chance=chance,
-            steps=steps,
-        )
+    first = message(
+        _outcome(document),
+        loss=loss,
+        chance=chance,
+        steps=steps,
+        seed=document.seed,
+    )
     texts: list[str] = [first]
     texts += [
         message(
@@ -411,6 +404,27 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
     if len(document.runs) > 1:
         texts.append(_seeds_sentence(document))
     return [*texts, *_next_steps(document, view)]
+
+
+def _outcome(document: LearnDocument) -> str:
+    """The template of the sentence on whether the model that is shown learned the task; of several
+    seeds it names the one that is."""
+    is_one_of_several = len(document.runs) > 1
+    if document.learned and is_one_of_several:
+        return message(
+            "Seed {seed} learned it: a loss of {loss} where chance is {chance}, after {steps}."
+        )
+    if document.learned:
+        return message(
+            "The model learned it: a loss of {loss} where chance is {chance}, after {steps}."
+        )
+    if is_one_of_several:
+        return message(
+            "Seed {seed} has not learned it: a loss of {loss} after {steps}; chance is {chance}."
+        )
+    return message(
+        "The model has not learned it: a loss of {loss} after {steps}; chance is {chance}."
+    )
 
 
 def _is_missed(score: str, document: LearnDocument) -> bool:
@@ -550,8 +564,16 @@ def _seeds_sentence(document: LearnDocument) -> Message:
     threshold = document.heads[0].scores[name].threshold
     best_values = [row.value for run in document.runs for row in run.best if row.score == name]
     doing = sum(value >= threshold for value in best_values)
+    template = message("Of {seeds} {learned} learned it, and in {doing} there is {kind}.")
+    if not learned and not doing:
+        template = message("Of {seeds} none learned it, and in none of them is there {kind}.")
+    elif not doing:
+        template = message(
+            "Of {seeds} {learned} learned it, and in none of them is there {kind}: it was learned"
+            " without one."
+        )
     return message(
-        "Of {seeds} {learned} learned it, and in {doing} there is {kind}.",
+        template,
         seeds=plural("{count} seed", "{count} seeds", count=count),
         learned=learned,
         doing=doing,

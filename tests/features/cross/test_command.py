@@ -89,8 +89,8 @@ def test_a_long_alignment_is_shortened_and_its_bars_are_of_one() -> None:
 @pytest.mark.parametrize(
     ("lang", "tie", "alone"),
     [
-        ("en", "One of several links that are the strongest", "The strongest link:"),
-        ("zh", "并列最强的连接之一", "最强的连接"),
+        ("en", "Several links share the largest weight; one of them:", "The strongest link:"),
+        ("zh", "几条连接的权重并列最大", "最强的连接"),
     ],
 )
 def test_links_of_the_same_weight_are_said_to_be_several(lang: str, tie: str, alone: str) -> None:

@@ -257,6 +257,47 @@ def test_softmax_takes_negative_numbers_and_still_knows_its_options() -> None:
     assert "did you mean --temperature?" in wrong.err
 
 
+def test_an_option_behind_two_hyphens_is_said_to_be_none() -> None:
+    for words in (("explain", "softmax", "--", "-1", "--brief"), ("run", "a b", "--", "--brief")):
+        wrong = ask(*words)
+        assert (wrong.code, wrong.out) == (2, "")
+        assert "--brief stands behind --, where nothing is an option" in wrong.err
+        assert "expected: options before --" in wrong.err
+        assert "has no option" not in wrong.err
+    assert ask("explain", "softmax", "--brief", "--", "-1", "-2").code == 0
+
+
+@pytest.mark.parametrize(
+    ("word", "note"),
+    [
+        ("cross", "the command is attn cross"),
+        ("Find", "the command is attn find"),
+        ("attention", "what the word means: attn guide attention"),
+        ("rope", "what the word means: attn guide rope"),
+        ("heads", "what the word means: attn guide heads"),
+        ("sqrt", "the topic is attn explain scaling"),
+        ("humpty", ""),
+        ("cross the street", ""),
+    ],
+)
+def test_a_word_that_names_something_here_gets_a_note(word: str, note: str) -> None:
+    answer = ask("explain", word, "--brief")
+    assert answer.code == 0
+    assert ("is explained as a text" in answer.err) == bool(note)
+    assert note in answer.err
+
+
+def test_a_query_that_sees_itself_alone_is_not_said_to_look_there_most() -> None:
+    words = ("explain", "humpty dumpty sat", "--mask", "causal", "--brief", "--query")
+    first = " ".join(ask(*words, "humpty").out.split())
+    assert '"humpty" sees nothing but itself: all of its weight is there' in first
+    assert "looks most" not in first
+    assert "looks most at" in ask(*words, "dumpty").out
+    # a weight of 1 alone is no mask
+    sharp = " ".join(ask("explain", "a b", "--scale", "1000", "--query", "a", "--brief").out.split())
+    assert "sees nothing" not in sharp
+
+
 def test_words_without_their_quotes_are_put_into_them() -> None:
     answer = ask("explain", "humpty", "dumpty", "sat")
     assert answer.code == 2

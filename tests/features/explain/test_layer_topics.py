@@ -98,6 +98,18 @@ def test_one_way_of_positions_is_compared_with_none() -> None:
         "none",
         "rope:500",
     ]
+    words = ("explain", "position", "humpty dumpty sat on", "--brief", "--query", "humpty")
+    rope = ask(*words, "--position", "rope").out
+    ways = ask(*words[:3], "--query", "humpty", "--position", "rope", "--json").json["ways"]
+    rows = np.array([way["weights"] for way in ways])
+    most = np.abs(rows[1] - rows[0]).max()
+    said = f'With rope the weight of "humpty" that changes most changes by {most:.2f}.'
+    assert said in " ".join(rope.split())
+    slow = " ".join(ask(*words, "--position", "rope:1e9", "--scale", "0.001").out.split())
+    assert 'With rope:1e+09 every weight of "humpty" changes by less than 0.005.' in slow
+    # of several ways none is the one that ran
+    for options in ((), ("--position", "rope")):
+        assert "position none" not in ask(*words[:3], *options).out
 
 
 @pytest.mark.filterwarnings("error")
@@ -254,6 +266,17 @@ def test_what_averaging_loses_is_the_answer() -> None:
     assert (
         f"entropy {entropies[-1]:.2f} nats, theirs {np.mean(entropies[:-1]):.2f} on average" in told
     )
+
+
+def test_of_a_query_that_looks_at_itself_alone_averaging_is_no_subject() -> None:
+    words = ("explain", "multihead", "rain falls on roofs", "--mask", "causal", "--brief", "--query")
+    first = " ".join(ask(*words, "rain").out.split())
+    assert '"rain" looks at nothing but itself: every head gives it all of the weight.' in first
+    assert "veraging" not in first
+    assert "veraging" in ask(*words, "falls").out
+    # the same words have the same weights in every head, and then it is one
+    alike = " ".join(ask("explain", "multihead", "the the the", "--brief").out.split())
+    assert "heads give the same weights: averaging loses nothing here" in alike
 
 
 def test_heads_that_agree_lose_how_much_each_looks() -> None:

@@ -90,6 +90,21 @@ def test_per_token_belongs_to_the_token() -> None:
     assert document["rows"][0]["per_token"] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("texts", "what"),
+    [
+        (("dog",), "one token has no other order"),
+        (("no no no",), "tokens that are all the same have no other order"),
+        (("a b a",), "the other order is the same order"),
+        (("a b", "a b"), "the other order is the same order"),
+    ],
+)
+def test_tokens_that_read_the_same_are_no_other_order(texts: tuple[str, ...], what: str) -> None:
+    answer = ask("explain", "order", *texts)
+    assert (answer.code, answer.out) == (3, "")
+    assert what in answer.err
+
+
 def test_special_tokens_stay() -> None:
     tokens = [
         Token(0, "[CLS]", 1, None, None, special=True),

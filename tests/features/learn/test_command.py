@@ -14,6 +14,7 @@ import sys
 import time
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ import attncli
 from attncli.documents import SCHEMAS
 from attncli.draw.view import View
 from attncli.features.learn.document import BestHead, HeadScore
-from attncli.features.learn.screen import _label_sentences
+from attncli.features.learn.screen import _label_sentences, _seeds_sentence
 from attncli.language import say
 
 STEPS = "200"
@@ -457,6 +458,36 @@ def test_other_positions_know_the_order(position: str) -> None:
 
 
 @pytest.mark.thorough
+def test_of_several_seeds_the_answer_names_the_one_that_is_shown() -> None:
+    words = ("learn", "previous", "--steps", "2", "--seed", "7", "--brief", "--quiet")
+    several = " ".join(ask(*words, "--seeds", "2").out.split())
+    assert "Seed 7 has not learned it: a loss of" in several
+    assert "Of 2 seeds none learned it, and in none of them is there a previous" in several
+    assert "The model has not learned it: a loss of" in " ".join(ask(*words).out.split())
+
+
+@pytest.mark.parametrize(
+    ("learned", "values", "end"),
+    [
+        ((True, False), (0.0, 0.0), "1 learned it, and in none of them is there"),
+        ((True, False), (1.0, 0.0), "1 learned it, and in 1 there is"),
+        ((False, False), (0.0, 1.0), "0 learned it, and in 1 there is"),
+    ],
+)
+def test_a_head_of_no_seed_is_said_to_be_none(
+    learned: tuple[bool, ...], values: tuple[float, ...], end: str
+) -> None:
+    runs = [
+        SimpleNamespace(learned=run, best=[BestHead(score="key", layer=0, head=0, value=value)])
+        for run, value in zip(learned, values, strict=True)
+    ]
+    head = SimpleNamespace(scores={"key": SimpleNamespace(threshold=0.5)})
+    document: Any = SimpleNamespace(task="lookup", runs=runs, heads=[head])
+    said = str(_seeds_sentence(document))
+    assert f"Of 2 seeds {end} a head that finds the key" in said
+    assert ("it was learned without one" in said) == (any(learned) and not any(values))
+
+
 def test_the_circuit_forms_in_four_of_five_seeds() -> None:
     """At the default settings, with the bands of the scores; other instruction sets round
     otherwise.
