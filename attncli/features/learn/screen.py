@@ -353,16 +353,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
     """Sentences with the answer: whether the task was learned, which heads do it, what removing one
     of them costs, and what to do next."""
     loss = _loss_text(document.loss)
-    chance = _loss_text(document.chance)
-    steps = plural("{count} step", "{count} steps", count=document.steps)
-    first = message(
-        _outcome(document),
-        loss=loss,
-        chance=chance,
-        steps=steps,
-        seed=document.seed,
-    )
-    texts: list[str] = [first]
+    texts: list[str] = [_outcome(document)]
     texts += [
         message(
             "For comparison, {way}: a loss of {loss}.",
@@ -406,24 +397,41 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
     return [*texts, *_next_steps(document, view)]
 
 
-def _outcome(document: LearnDocument) -> str:
-    """The template of the sentence on whether the model that is shown learned the task; of several
-    seeds it names the one that is."""
+def _outcome(document: LearnDocument) -> Message:
+    """The sentence on whether the model that is shown learned the task; of several seeds it names the
+    one that is."""
+    loss = _loss_text(document.loss)
+    chance = _loss_text(document.chance)
+    steps = plural("{count} step", "{count} steps", count=document.steps)
     is_one_of_several = len(document.runs) > 1
     if document.learned and is_one_of_several:
         return message(
-            "Seed {seed} learned it: a loss of {loss} where chance is {chance}, after {steps}."
+            "Seed {seed} learned it: a loss of {loss} where chance is {chance}, after {steps}.",
+            seed=document.seed,
+            loss=loss,
+            chance=chance,
+            steps=steps,
         )
     if document.learned:
         return message(
-            "The model learned it: a loss of {loss} where chance is {chance}, after {steps}."
+            "The model learned it: a loss of {loss} where chance is {chance}, after {steps}.",
+            loss=loss,
+            chance=chance,
+            steps=steps,
         )
     if is_one_of_several:
         return message(
-            "Seed {seed} has not learned it: a loss of {loss} after {steps}; chance is {chance}."
+            "Seed {seed} has not learned it: a loss of {loss} after {steps}; chance is {chance}.",
+            seed=document.seed,
+            loss=loss,
+            chance=chance,
+            steps=steps,
         )
     return message(
-        "The model has not learned it: a loss of {loss} after {steps}; chance is {chance}."
+        "The model has not learned it: a loss of {loss} after {steps}; chance is {chance}.",
+        loss=loss,
+        chance=chance,
+        steps=steps,
     )
 
 
@@ -564,20 +572,28 @@ def _seeds_sentence(document: LearnDocument) -> Message:
     threshold = document.heads[0].scores[name].threshold
     best_values = [row.value for run in document.runs for row in run.best if row.score == name]
     doing = sum(value >= threshold for value in best_values)
-    template = message("Of {seeds} {learned} learned it, and in {doing} there is {kind}.")
+    seeds = plural("{count} seed", "{count} seeds", count=count)
+    kind = _score_phrase(document.task, name)
     if not learned and not doing:
-        template = message("Of {seeds} none learned it, and in none of them is there {kind}.")
-    elif not doing:
-        template = message(
+        return message(
+            "Of {seeds} none learned it, and in none of them is there {kind}.",
+            seeds=seeds,
+            kind=kind,
+        )
+    if not doing:
+        return message(
             "Of {seeds} {learned} learned it, and in none of them is there {kind}: it was learned"
-            " without one."
+            " without one.",
+            seeds=seeds,
+            learned=learned,
+            kind=kind,
         )
     return message(
-        template,
-        seeds=plural("{count} seed", "{count} seeds", count=count),
+        "Of {seeds} {learned} learned it, and in {doing} there is {kind}.",
+        seeds=seeds,
         learned=learned,
         doing=doing,
-        kind=_score_phrase(document.task, name),
+        kind=kind,
     )
 
 

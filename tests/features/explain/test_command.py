@@ -294,7 +294,9 @@ def test_a_query_that_sees_itself_alone_is_not_said_to_look_there_most() -> None
     assert "looks most" not in first
     assert "looks most at" in ask(*words, "dumpty").out
     # a weight of 1 alone is no mask
-    sharp = " ".join(ask("explain", "a b", "--scale", "1000", "--query", "a", "--brief").out.split())
+    sharp = " ".join(
+        ask("explain", "a b", "--scale", "1000", "--query", "a", "--brief").out.split()
+    )
     assert "sees nothing" not in sharp
 
 

@@ -269,7 +269,15 @@ def test_what_averaging_loses_is_the_answer() -> None:
 
 
 def test_of_a_query_that_looks_at_itself_alone_averaging_is_no_subject() -> None:
-    words = ("explain", "multihead", "rain falls on roofs", "--mask", "causal", "--brief", "--query")
+    words = (
+        "explain",
+        "multihead",
+        "rain falls on roofs",
+        "--mask",
+        "causal",
+        "--brief",
+        "--query",
+    )
     first = " ".join(ask(*words, "rain").out.split())
     assert '"rain" looks at nothing but itself: every head gives it all of the weight.' in first
     assert "veraging" not in first
