@@ -291,11 +291,13 @@ class MergedRow(NamedTuple):
         """
         row = self.weights[head]
         visible = self.visible[head]
+        whole: float | UnsetType = UNSET
         if self.partly[key]:
+            whole = float(row[key])
             row = self.beyond[head]
             visible = self.visible_beyond[head]
         rank, _ = _rank_of_key(row, visible, key)
-        return OtherKey(weight=float(row[key]), rank=rank)
+        return OtherKey(weight=float(row[key]), rank=rank, whole=whole)
 
     def beyond_rest(self, head: int, key: int) -> BeyondRest:
         """What a head's row has for one key if resting keys (the first token and special tokens)

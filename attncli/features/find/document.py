@@ -84,6 +84,10 @@ class OtherKey(Part, frozen=True, kw_only=True):
         ),
     ]
     rank: KeyRank
+    whole: Annotated[
+        Weight | UnsetType,
+        describe("Of a key that holds tokens where heads rest and others: its weight on all of them."),
+    ] = UNSET
 
 
 class FoundHead(PlacedHead, frozen=True, kw_only=True):

@@ -337,28 +337,77 @@ def other_key_sentences(document: FindDocument, view: View) -> Iterator[str]:
         linked = claim(name, view, layer=best.layer, head=best.head, query=document.query, key=key)
         if document.rest is not UNSET and key in document.rest:
             yield resting_key(document.tokens, key, view)
-        yield say(
-            view,
-            "{query} gives {key} most in layer {layer} head {head}: {share} of its weight.",
-            query=query,
-            key=linked,
-            layer=best.layer,
-            head=best.head,
-            share=softmax_percent(most.weight, best.visible),
-        )
+        is_partly_at_rest = most.whole is not UNSET
+        if is_partly_at_rest:
+            yield from _partly_resting_sentences(query, linked, visible_links, best, most, view)
+        else:
+            yield say(
+                view,
+                "{query} gives {key} most in layer {layer} head {head}: {share} of its weight.",
+                query=query,
+                key=linked,
+                layer=best.layer,
+                head=best.head,
+                share=softmax_percent(most.weight, best.visible),
+            )
         if not _heads_by_weight(document):  # beside a hidden key any other has more
             continue
         more = sum(counted_weight(head) > link.weight for head, link in visible_links)
         less = sum(counted_weight(head) < link.weight for head, link in visible_links)
+        compared = message(
+            "{first} gets more than {other} in {more} of {heads} heads, less in {less}."
+        )
+        if is_partly_at_rest:
+            compared = message(
+                "{first} gets more than {other} without it in {more} of {heads} heads, less in"
+                " {less}."
+            )
         yield say(
             view,
-            "{first} gets more than {other} in {more} of {heads} heads, less in {less}.",
+            compared,
             first=first,
             other=name,
             more=more,
             less=less,
             heads=len(document.heads),
         )
+
+
+def _partly_resting_sentences(
+    query: str,
+    key: str,
+    links: Sequence[tuple[FoundHead, OtherKey]],
+    best: FoundHead,
+    most: OtherKey,
+    view: View,
+) -> Iterator[str]:
+    """Yield what a query gives a further key that holds both tokens where heads rest, such as the
+    first of the text, and others: with the former, and without them.
+
+    links: each head that sees the key, with what it gives it.
+    best, most: of these the one that gives most without the tokens where heads rest.
+    """
+
+    def whole_first(head_and_link: tuple[FoundHead, OtherKey]) -> tuple[float, int, int]:
+        """Sort by the weight on all tokens; of equal ones the head that comes first is the largest."""
+        head, link = head_and_link
+        return link.whole or 0.0, -head.layer, -head.head
+
+    head, link = max(links, key=whole_first)
+    yield say(
+        view,
+        "{key} holds a token where heads rest whatever it is, such as the first of the text: with it"
+        " {query} gives most in layer {layer} head {head}, {whole}; without it in layer"
+        " {other_layer} head {other_head}, {share}.",
+        query=query,
+        key=key,
+        layer=head.layer,
+        head=head.head,
+        whole=softmax_percent(link.whole or 0.0, head.visible),
+        other_layer=best.layer,
+        other_head=best.head,
+        share=softmax_percent(most.weight, best.visible),
+    )
 
 
 def _rank(rank: int | None, beyond: BeyondRest | UnsetType) -> int | None:
