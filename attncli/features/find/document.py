@@ -86,7 +86,9 @@ class OtherKey(Part, frozen=True, kw_only=True):
     rank: KeyRank
     whole: Annotated[
         Weight | UnsetType,
-        describe("Of a key that holds tokens where heads rest and others: its weight on all of them."),
+        describe(
+            "Of a key that holds tokens where heads rest and others: its weight on all of them."
+        ),
     ] = UNSET
 
 

@@ -194,6 +194,18 @@ def _resting_sentences(
     )
     if tops:
         other_key, count = tops.most_common(1)[0]  # keys of None are not counted above
+        if other_key == document.query:
+            yield say(
+                view,
+                plural(  # alike in English, not in every language
+                    "With {rest} left out it looks most at itself in {count} of {heads} heads.",
+                    "With {rest} left out it looks most at itself in {count} of {heads} heads.",
+                    count=count,
+                    heads=len(document.heads),
+                    rest=rest_names(document.tokens),
+                ),
+            )
+            return
         yield say(
             view,
             plural(  # alike in English, not in every language

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import resting_model
+from msgspec import UNSET
 from msgspec.structs import replace
 from resting_model import PREVIOUS, RESTS, SEEKS
 
@@ -149,3 +150,29 @@ def test_of_a_word_that_holds_the_first_token_the_other_tokens_are_ranked() -> N
     assert "with them" not in _said(find(model, "cdbeac", "#5", "#1-2"))
     of_nobody = resting_model.model(source="file")
     assert "with them" not in _said(find(of_nobody, "cdbeac", "#5", "#0-1"))
+
+
+def test_a_further_key_that_holds_the_first_token_is_told_with_it_and_without() -> None:
+    model = resting_model.model()
+    document = find(model, "cdbeac", "#5", ["#2", "#0-1"])
+    with_first = _by_head(find(model, "cdbeac", "#5", "#0-1"))
+    for head in document.heads:
+        (other,) = head.others
+        assert other.whole == pytest.approx(with_first[head.head].weight)
+        assert other.weight == pytest.approx(counted_weight(with_first[head.head]))
+    said = _said(document)
+    assert "holds a token where heads rest whatever it is" in said
+    assert percent(max(head.others[0].whole for head in document.heads)) in said
+    (plain,) = find(model, "cdbeac", "#5", ["#2", "#1"]).heads[0].others
+    assert plain.whole is UNSET
+
+
+def test_without_the_first_token_a_query_may_look_most_at_itself() -> None:
+    document = find(resting_model.model(), "cdbeac", "#5", "#0")
+    query = document.query
+    for top, told in ((query, "looks most at itself"), (1, 'looks most at "d"')):
+        heads = [
+            replace(head, beyond_rest=replace(head.beyond_rest, top_key=top))
+            for head in document.heads
+        ]
+        assert told in _said(replace(document, heads=heads))
