@@ -300,6 +300,7 @@ def compare(
     effects = _saved_effects(texts)
     saved_runs = _saved_runs(texts)
     if effects is not None or saved_runs is not None:
+        # saved runs have a page, saved effects none
         _refuse_weights(environment, page if effects is not None else None)
     if effects is not None:
         if query is not None or all_links:
@@ -315,7 +316,7 @@ def compare(
             )
         _compare_effects(effects, output, environment, bound)
         return
-    plan = None
+    plan = None  # of what runs; saved runs have run
     if saved_runs is None:
         plan = _plan(
             environment, texts, chats, sources, model, attention, compute, tokenizer, with_adapter
@@ -331,7 +332,7 @@ def compare(
     else:
         joins = _may_join(query, chats, regions)
         runs = _run_sides(environment, plan, chats, output, records, query, joins=joins)
-    worst: list[float] = []
+    worst: list[float] = []  # the largest difference of each comparison
 
     def regions_in(document: RunDocument, text: Text) -> list[Region]:
         """The regions (named sets of tokens) that the options name in the text of one side."""

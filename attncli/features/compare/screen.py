@@ -867,8 +867,8 @@ def _next_sentences(document: CompareDocument, view: View) -> Iterator[str]:
 
 
 def _link_sentences(document: CompareDocument, view: View) -> list[str]:
-    """Sentences on the link that changed most; for two ways to attend, also on the output and the
-    cost."""
+    """Sentences on the link that changed most, or on why none is named, and on the region that did;
+    for two ways to attend, also on the output and the cost."""
     if not document.heads:
         return []
     if _is_before_difference(document):

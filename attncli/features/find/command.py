@@ -148,7 +148,7 @@ def find(
     from attncli.features.find.compute import SourceLink, find_in_source
     from attncli.features.find.compute import find as compute_find
 
-    source = _source_of(setup, loaded_model)
+    encoder_text = _source_of(setup, loaded_model)
 
     # that regions overlap is of no account where one is named
     quiet_overlaps = environment.without_notes()
@@ -163,8 +163,8 @@ def find(
         """Called for each text: its document, with every head by the weight of the link; that of
         `attn cross` where the key is in the source that an encoder reads."""
         latest_regions[:] = request.regions_of(quiet_overlaps, regions, run.source, run.tokens)
-        if source is not None and not latest_regions:
-            link = SourceLink(source, run.text, run.tokens, start, ends, words=words)
+        if encoder_text is not None and not latest_regions:
+            link = SourceLink(encoder_text, run.text, run.tokens, start, ends, words=words)
             if key := link.key_in_source():
                 _refuse_beside_source(environment, key, page, several=len(ends) > 1)
                 return find_in_source(

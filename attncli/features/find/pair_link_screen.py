@@ -160,8 +160,9 @@ def _end(value: object) -> float | None:
 
 
 def _cut_sentences(document: FindDocument, links: Sequence[PairLink], view: View) -> Iterator[str]:
-    """Yield sentences on the head in which cutting the link changes m most, and on what cutting it in
-    all heads changes; nothing where it was not cut. A change that is not known counts as 0."""
+    """Yield sentences on the head in which cutting the link changes m (the logit of the answer less
+    that of the other answer) most, and on what cutting it in all heads changes; nothing where it was
+    not cut. A change that is not known counts as 0."""
     cut = [(link.difference, link) for link in links if link.difference is not UNSET]
     if not cut:
         return

@@ -364,7 +364,8 @@ def _document(
     """
     texts = [(pair.clean, pair.answer, pair.versus) for pair in fitted.pairs]
     measured = measured_differences(model, texts)
-    means = weights.mean(0)
+    clean_means, corrupt_means = weights.mean(0)  # each [head, set of keys]
+    # a mean over pairs of which some lack the other answer would say nothing
     has_other = all(link.others for link in ends)
 
     # what m loses where the link is cut; not measured, which `None` says: the same with all other
@@ -384,8 +385,8 @@ def _document(
         differences = [by_place[place] for place in chosen]
         (together,) = mean_differences([[result.together] for result in removals], [[None]])
 
-    # how much more weight the link has in the clean text, [pair, head]
-    # (the sets of keys: 0 the link's, 1 the other answer's)
+    # how much more weight the link has in the clean text, [pair, head]; of the sets of keys 0 is the
+    # link's, 1 the other answer's
     clean_links = weights[:, 0, :, 0]
     corrupt_links = weights[:, 1, :, 0]
     changes = mean_intervals(clean_links - corrupt_links)
@@ -393,9 +394,9 @@ def _document(
         PairLink(
             layer=layer,
             head=head,
-            weight=float(means[0, number, 0]),
-            corrupt=float(means[1, number, 0]),
-            versus=float(means[0, number, 1]) if has_other else UNSET,
+            weight=float(clean_means[number, 0]),
+            corrupt=float(corrupt_means[number, 0]),
+            versus=float(clean_means[number, 1]) if has_other else UNSET,
             change=interval.mean,
             low=interval.low,
             high=interval.high,

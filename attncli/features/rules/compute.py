@@ -143,7 +143,7 @@ def rules(
     fitted = HalfRecord(places, len(usable), [len(text) for text in halves[0]])
     observe(model, halves[0], usable, places, fitted.add, progress=steps.add)
     mixtures, choice_overlaps = fitted.choose()
-    profile = fitted.profile()
+    profile = fitted.profile()  # mean weight by distance, a baseline that needs no rules
 
     # the second half: measure the mixtures, and find others, to compare them with
     second = HalfRecord(places, len(usable), [len(text) for text in halves[1]])
@@ -157,12 +157,13 @@ def rules(
 
     observe(model, halves[1], usable, places, measure, progress=steps.add)
 
-    # run the model with rules in place of the heads of the largest overlap
+    # run the model with rules in place of the heads of the largest overlap, on the texts that chose
+    # the rules: those that are measured on must not choose what is measured
     swapped: list[SwappedHeads] = []
     if predicts:
         trial = _SwapTrial(model, halves[1], usable, places, mixtures, profile, seed, steps.add)
         swapped = trial.run(np.argsort(-choice_overlaps, kind="stable").tolist(), shares)
-    parts = overlaps.overlaps()
+    head_overlaps = overlaps.overlaps()
     choosing = sum(map(is_choice, range(len(halves[0]))))
     return RulesDocument(
         version=__version__,
@@ -176,8 +177,8 @@ def rules(
             tokens=sum(map(len, tokens)),
         ),
         rules=rule_meanings(usable, fitted.found_shares()),
-        heads=ruled_heads(places.names(), names, mixtures, parts),
-        overlap=mean_overlaps(parts),
+        heads=ruled_heads(places.names(), names, mixtures, head_overlaps),
+        overlap=mean_overlaps(head_overlaps),
         stability=rule_stability(mixtures, second.choose()[0]),  # without their overlaps
         swapped=swapped,
         predicts=predicts,

@@ -194,7 +194,7 @@ def load_rules(paths: Sequence[str | Path]) -> list[FileRule]:
         if plugin is not None:
             rules[plugin.name] = plugin_rule(plugin)
             continue
-        place = place_of(Path(path))
+        place = place_of(Path(path))  # the same for all names of one file
         if place in read:
             continue
         read.add(place)

@@ -110,8 +110,8 @@ def run(
     view = validate_options(output, environment, "run", files=files)
     all_stages = wants_all_stages(stages, output)
     _check_texts(is_padded=batch, has_lines=text.lines, all_stages=all_stages, words=words)
-    is_named = bool(regions.region or regions.regions)
-    if is_named and output.show == "all":  # all that there is: beside regions no weights
+    names_regions = bool(regions.region or regions.regions)
+    if names_regions and output.show == "all":  # all that there is: beside regions no weights
         view = replace(view, show=(view.show or frozenset()) - WEIGHT_PARTS - SHOWN.keys())
     parts = view.show or frozenset()
     is_implicit = "implicit" in parts and output.show != "all"  # all: what every model has
@@ -153,7 +153,7 @@ def run(
 
     # what needs the weights of single tokens, which regions would sum
     # (a figure shows weights, that of a chat as well; where regions are named it shows regions)
-    is_figure_of_weights = output.svg is not None and not is_named
+    is_figure_of_weights = output.svg is not None and not names_regions
     keeps_weights = any(
         (parts & WEIGHT_PARTS, holds_stages, save is not None, batch, words, is_figure_of_weights)
     )
@@ -174,7 +174,7 @@ def run(
             known_regions = request.regions_of(quiet, regions, run.source, tokens)
             text_regions = []
         if text_regions and keeps_weights:
-            if is_named:
+            if names_regions:
                 raise UsageError(
                     "regions are sums over weights, and no weights are kept",
                     expected=(

@@ -158,7 +158,7 @@ def cost_of(
     # the most scores of one layer
     layers = spec.attending(request.layers)
     attentions = [spec.blocks[layer].attention for layer in layers]
-    item = SCORE_ITEM[dtype]
+    item = SCORE_ITEM[dtype]  # bytes of a number of the document
     if request.query is not None:
         row_count = 1
     else:
@@ -818,12 +818,13 @@ class _LayerParts:
         self._words = words
         self._links = links
         self._long = long
-        self._layers: list[RunLayer] = []
-        self._empty: list[EmptyRow] = []
-        self._maps: list[PooledMap] = []
-        self._query_rows: list[Numbers] = []
+        self._layers: list[RunLayer] = []  # with scores, weights and outputs
+        self._empty: list[EmptyRow] = []  # rows that see no key
+        self._maps: list[PooledMap] = []  # of a long text, in place of its weights
+        self._query_rows: list[Numbers] = []  # by layer, the query's mean over heads, [key]
+        # of each layer its number, its heads, and what goes from region to region
         self._region_shares: list[tuple[int, list[int], RegionShares]] = []
-        self._hashing: list[HashProducts] = []
+        self._hashing: list[HashProducts] = []  # what decides the buckets of an `lsh` mask
         self.shapes: list[ShapeRow] = []
         self.warnings: list[str] = []
 

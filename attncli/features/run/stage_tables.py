@@ -150,6 +150,7 @@ def stage_part(part: str, document: RunDocument, view: View) -> Lines:
             stages = arrays or {}
             values = stages.get(stage_table.stage)
             if values is not None and part in PROJECTIONS:
+                # (): the rows of a weight matrix are no tokens
                 blocks.append(vectors(values, (), view, title=stage_table.title, note=note))
             elif values is not None and not _did_nothing(part, stages):
                 blocks.append(_stage_values(stage_table, values, note, document, view))
