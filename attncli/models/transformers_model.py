@@ -758,8 +758,8 @@ def import_transformers() -> Any:
         raise UnsupportedError(
             "transformers is not installed", hint=install_command("transformers")
         ) from error
-    # "5.23.0": (5, 23) is compared
-    if tuple(int(part) for part in version_text.split(".")[:2] if part.isdigit()) < OLDEST_VERSION:
+    # (5, 23) of "5.23.0" and of "5.23rc1" is compared
+    if tuple(map(int, re.findall("[0-9]+", version_text)[:2])) < OLDEST_VERSION:
         least = ".".join(map(str, OLDEST_VERSION))
         what = message("transformers {version_text} is installed", version_text=version_text)
         expected = message("{least} or newer", least=least)

@@ -38,7 +38,7 @@ def cost_figure(document: CostDocument, drawing: Drawing, view: View, scale: str
         Bar(
             variant_name(row.name, view),
             row.multiply_adds,
-            f"{row.multiply_adds:.3g} · {row.grows}",
+            f"{row.multiply_adds:.3g} · {row.grows}" if row.grows else f"{row.multiply_adds:.3g}",
         )
         for row in document.variants
     ]

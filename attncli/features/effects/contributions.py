@@ -212,6 +212,11 @@ class Contributions(Struct, frozen=True, eq=False):
                 weights["key"][index] = weights["all_keys"][index] = np.nan
         return weights
 
+    def weight_of(self, key: int) -> float:
+        """The weight of the key at position `key` in the link's row. Raises InputError for one that
+        the mask hides."""
+        return float(self.row.weights[self._key_place(key)])
+
     def _key_place(self, key: int) -> int:
         """The index, among the row's keys, of the key at position `key`. Raises InputError for one
         that the mask hides."""

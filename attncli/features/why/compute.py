@@ -768,8 +768,7 @@ def _link_document(
     ]
     centred: Literal["row"] | ThanKey = "row"
     if than is not None:
-        (than_weight,) = row.weights[row.keys == than]
-        centred = ThanKey(key=than, weight=float(than_weight))
+        centred = ThanKey(key=than, weight=whole.weight_of(than))
 
     parts = _part_rows(running, whole, than, by_token=request.by == "token" and not by_layer)
 

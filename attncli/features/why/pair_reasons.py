@@ -207,8 +207,7 @@ def _parts_of_pair(
     clean, corrupt = (contributions(text, link, by_layer=by_layer) for text in texts)
     rival = None
     if than is not None:
-        (than_weight,) = clean.row.weights[clean.row.keys == than]
-        rival = float(than_weight)
+        rival = clean.weight_of(than)
     return _PairParts(
         parts=clean.parts,
         score=clean.score,

@@ -243,7 +243,7 @@ def jamba(config: Config) -> Spec:
     count = config.integer("num_experts", "num_local_experts", default=16, most=2**16)
     chosen = config.integer("num_experts_per_tok", default=2, most=2**16)
     experts = Experts(count, min(chosen, count), mlp.width, mlp.activation, renormalise=False)
-    layers_with_experts = _layers_with_experts(config)
+    layers_with_experts = _layers_with_experts(config, count)
     # without effect: read, so that they do not count as unknown keys
     config.get(*JAMBA_IDLE)
     blocks = []
@@ -254,12 +254,15 @@ def jamba(config: Config) -> Spec:
     return llama.decoder(config, blocks, biases=("mixer.time", *biases(config)))
 
 
-def _layers_with_experts(config: Config) -> list[int]:
+def _layers_with_experts(config: Config, count: int) -> list[int]:
     """The numbers of Jamba's layers that have experts; none for a model with one expert alone, which
-    is an ordinary feed-forward part."""
+    is an ordinary feed-forward part.
+
+    count: of experts in such a layer.
+    """
     period = config.integer("expert_layer_period", default=2)
     offset = config.integer("expert_layer_offset", default=1, least=0)
-    if config.integer("num_experts", default=16, most=2**16) == 1:
+    if count == 1:
         return []
     return [layer for layer in range(llama.depth(config)) if layer % period == offset]
 

@@ -153,3 +153,11 @@ def test_bad_questions_are_told_with_their_exit_code(question: tuple[str, ...], 
     answer = ask("cost", *question)
     assert (answer.code, answer.out) == (code, ""), answer.err
     assert answer.err.startswith("error: ")
+
+
+def test_a_figure_says_no_growth_of_a_mask_of_ones_own(tmp_path: Path) -> None:
+    figure = tmp_path / "cost.svg"
+    assert ask("cost", "-n", "50", "--mask", "window:3", "--figure", str(figure)).code == 0
+    text = figure.read_text("utf-8")
+    assert "None" not in text
+    assert "n²" in text

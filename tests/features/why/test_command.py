@@ -727,3 +727,12 @@ def test_the_largest_part_is_named_where_it_speaks_against(
     ]
     told = why_sentences(replace(many, parts=parts), View(width=200))
     assert any("Most against it speaks" in str(sentence) for sentence in told) == is_named
+
+
+@pytest.mark.parametrize("more", [("--head", "L1H1"), ()])
+def test_a_hidden_rival_is_an_error_not_a_traceback(tmp_path: Path, more: tuple[str, ...]) -> None:
+    model = str(small_gpt2(tmp_path / "gpt2"))
+    ends = ("--from", "sat", "--to", "cat", "--versus", "mat", *more)
+    reply = ask("why", "the cat sat on the mat", "--model", model, *ends)
+    assert reply.code == 3, reply.err
+    assert "the mask hides the other key from this query" in reply.err
