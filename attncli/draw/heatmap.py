@@ -381,6 +381,8 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
     """The legend of maps: the colours or characters from `low` to `high` in a row, between these two
     numbers, with the name of the scale unless it is linear."""
     color_scale = scale or view.scale_colors
+    if color_scale == "log" and low < 0:  # such maps are drawn linear: see `normalise`
+        color_scale = "linear"
     palette = palette_of(view, signed=color_scale == "signed")
     write = writer([low, high], view.precision)
     if view.color and not view.ascii:  # two shades a cell, so that every one is there
@@ -401,7 +403,7 @@ def legend(view: View, low: float, high: float, *, scale: str = "") -> Lines:
             ends = ("0", localize("largest of the row", view))
         case "signed":
             ends = (write(low), f"+{write(high)}")
-        case "log" if low >= 0:  # the weakest colour is for a thousandth of the largest, and less
+        case "log":  # the weakest colour is for a thousandth of the largest, and less
             ends = (f"{spell('≤', ascii=view.ascii)} {high / 1000:.1g}", write(high))
         case _:
             ends = (write(low), write(high))

@@ -1073,17 +1073,18 @@ def check_model(model: Model) -> None:
             "this model cannot be scanned", expected="a checkpoint of a native family"
         )
     for block in model.spec.blocks:
-        if block.attention.hashing is not None or _depends_on_text(block.attention.mask):
+        if block.attention.hashing is not None or _depends_on_run(block.attention.mask):
             raise UnsupportedError(
                 "a mask that depends on the text itself cannot be scanned",
                 expected="masks known by position",
             )
 
 
-def _depends_on_text(mask: Mask) -> bool:
-    """Whether the keys that a mask hides depend on the text, not on positions alone."""
+def _depends_on_run(mask: Mask) -> bool:
+    """Whether the keys that a mask hides depend on more than positions: on the text, whose vectors
+    hashing reads, or on its length, which a matrix is made for."""
     if isinstance(mask, AllOf | AnyOf):
-        return any(map(_depends_on_text, mask.parts))
+        return any(map(_depends_on_run, mask.parts))
     return isinstance(mask, MatrixMask | Hashed | SameBucket)
 
 

@@ -253,7 +253,9 @@ def _head_tables(part: str, document: CrossDocument, view: View) -> Lines:
         # of an output; tables of scores and weights have notes of their own
         note = message("{place} · one vector per query", place=place)
         blocks.append(head_table(part, head, place, queries, keys, view, note=note))
-    if part == "weights":
+    # the remark on further heads stands once: under the weights where they are shown, too
+    has_weights = view.show is None or not view.show.isdisjoint({"weights", "all"})
+    if part == "weights" or not has_weights:
         more = more_heads(len(heads) - len(heads_shown))
     else:
         more = ""

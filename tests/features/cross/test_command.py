@@ -103,3 +103,9 @@ def test_links_of_the_same_weight_are_said_to_be_several(lang: str, tie: str, al
     told = " ".join(ask(*asked[:2], "cat wall", *asked[2:]).out.split())
     assert tie not in told
     assert alone in told
+
+
+@pytest.mark.parametrize("parts", ["scores", "weights", "scores,weights"])
+def test_heads_that_are_not_shown_are_told_once(parts: str) -> None:
+    screen = ask("cross", "my dog", "the cat", "--num-heads", "2", "--show", parts).out
+    assert screen.count("other head not shown") == 1
