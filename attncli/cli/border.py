@@ -355,6 +355,25 @@ def refuse_dashes(context: Any, words: list[str]) -> None:
                 expected=option,
                 hint=f"{context.command_path.rstrip()} {shlex.join(corrected)}",
             )
+        _refuse_hyphened_word(context, word, parameters)
+
+
+def _refuse_hyphened_word(context: Any, word: str, parameters: Sequence[Any]) -> None:
+    """Raise UsageError where a word such as `-inf` is like no option of the command, which takes
+    words: such a word comes after a bare `--`.
+
+    parameters: of the command.
+    """
+    names = [name for item in parameters for name in (*item.opts, *item.secondary_opts)]
+    takes_words = any(item.param_type_name == "argument" for item in parameters)
+    if not takes_words or not word.startswith("-") or word[:2] in names:
+        return
+    if get_close_matches(f"-{word}", names, n=1):
+        return
+    path = context.command_path.rstrip()
+    raise UsageError(
+        "{path} has no option {name}", hint=f"{path} -- {word}", path=path, name=word
+    )
 
 
 COUNT = re.compile(r"(?:n\s*=\s*)?[0-9]{1,3}(?:[,_]?[0-9]{3})*|(?:n\s*=\s*)?[0-9]+", re.ASCII)

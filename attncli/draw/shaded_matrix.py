@@ -348,6 +348,7 @@ def _fill_groups(widths: Sequence[int], room: int) -> list[list[int]]:
 WINDOWS = {
     "rows": message("rows {spans} of {count}"),
     "dimensions": message("dimensions {spans} of {count}"),
+    "pairs": message("pairs {spans} of {count}"),
 }
 """Which rows or columns of a table are shown."""
 
@@ -358,7 +359,7 @@ def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) ->
 
     positions: what is shown, None for a gap.
     numbers: all row or column numbers.
-    what: "rows" or "dimensions".
+    what: "rows", "dimensions" or "pairs".
     """
     if None not in positions:
         return ""
@@ -372,7 +373,7 @@ def window_text(positions: ShownPositions, numbers: Sequence[int], what: str) ->
         first = numbers[part[0]]
         last = numbers[part[-1]]
         spans.append(f"{first}" if first == last else f"{first}–{last}")
-    # the sentence for rows or for dimensions, with its numbers filled in
+    # the sentence for what the rows or columns are, with its numbers filled in
     return Message(WINDOWS[what].template, {"spans": listing(spans), "count": len(numbers)})
 
 

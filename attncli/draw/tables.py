@@ -357,6 +357,7 @@ def vectors(
     note: str = "",
     row_numbers: Sequence[int] | None = None,
     with_lengths: bool = True,
+    columns_are: str = "dimensions",
 ) -> Lines:
     """A table of vectors with their rows' names: as many first and last dimensions as fit, and the
     Euclidean length |x| of each. A full view shows every dimension and row, in panels. Without rows
@@ -366,6 +367,7 @@ def vectors(
     rows: the rows' names; none for rows that have only numbers.
     row_numbers: counted from 0 where None.
     with_lengths: False for rows whose length says nothing, such as angles.
+    columns_are: "dimensions", or "pairs" of them, for the line on what is left out.
     """
     matrix = as_matrix(values)
     top = heading(title, note, view)
@@ -436,7 +438,7 @@ def vectors(
     columns = first_and_last(len(dimensions), room_for_entries // slot)
     notes = [
         window_text(shown_rows, numbers, "rows"),
-        window_text(columns, dimensions, "dimensions"),
+        window_text(columns, dimensions, columns_are),
     ]
     windows = listing([part for part in notes if part], "; ")
     note_text = ""

@@ -30,6 +30,7 @@ from attncli.language import listing, message
 from attncli.mechanism.attend import EVERY_STAGE, RowBlock
 from attncli.mechanism.context import NO_INTERVENTIONS, Context, Interventions, Past
 from attncli.mechanism.head_choice import choose_heads_of
+from attncli.mechanism.mask import MatrixMask
 from attncli.mechanism.spec import Attention, Spec
 from attncli.mechanism.trace import SQUARE, STAGES, Later, LayerTrace, NotebookResult
 from attncli.models import run
@@ -1001,9 +1002,17 @@ def _check_masks(spec: Spec, differ: bool) -> None:
             # hash buckets belong to the vectors of one text
             if mask.depends_on == "vectors" or (differ and mask.depends_on == "length"):
                 what = message(
-                    "a mask of the kind {type} depends on the text it is for",
-                    type=type(mask).__name__,
+                    "what the mask {mask} hides depends on the text, so several texts cannot run at"
+                    " once",
+                    mask=mask.spec(),
                 )
+                if isinstance(mask, MatrixMask):
+                    what = message(
+                        "the mask {name} is {size}, for texts of one length; these texts differ in"
+                        " length",
+                        name=mask.name,
+                        size=" × ".join(map(str, mask.values.shape)),
+                    )
                 raise UnsupportedError(what, expected="these texts one at a time")
 
 

@@ -17,9 +17,13 @@ from attncli.version import __version__
 
 YES_AND_NO = {
     "yes": "yes", "true": "yes", "是": "yes", "对": "yes", "会": "yes",
+    "看": "yes", "有": "yes", "能": "yes",
     "no": "no", "false": "no", "否": "no", "不": "no", "不会": "no", "不是": "no",
+    "不看": "no", "没有": "no", "没": "no", "不能": "no",
 }  # fmt: skip
 """How a yes or a no may be written."""
+QUOTES = "\"'`“”‘’„«»「」『』＂＇ "
+"""Around an answer: marks that are no part of the word."""
 NUMBERS = {
     "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
     "nine": 9, "ten": 10, "零": 0, "一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7,
@@ -102,7 +106,7 @@ def _marked_answer(
             expected="a number, a word, true or false",
             number=number,
         )
-    text = str(given_value).strip()
+    text = str(given_value).strip().strip(QUOTES)
     answer = question.work_out()
     is_right = _is_same(text, answer.value, answer.tolerance)
     reason = ""

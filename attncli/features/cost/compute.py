@@ -22,6 +22,7 @@ from attncli.arrays.numpy_backend import normal
 from attncli.documents.header import model_part, position_name
 from attncli.errors import LimitError, UsageError, refused_value
 from attncli.features.cost.document import (
+    ATTENTION_NAMES,
     CostDocument,
     GrowthRow,
     LayerCost,
@@ -486,7 +487,8 @@ def measure(sizes: Sizes, *, seed: int = 0, note: Callable[[str], None] = ignore
         backend = choose(name, device=None, dtype=sizes.dtype)
         dense = 0.0  # seconds
         for what, run_variant in _timed_variants(backend, sizes, seed):
-            note(message("timing {what} on {backend} …", what=what, backend=name))
+            spoken = ATTENTION_NAMES.get(what, what)
+            note(message("timing {what} on {backend} …", what=spoken, backend=name))
             durations = _durations(run_variant)
             seconds = median(durations)
             repeats = len(durations)

@@ -286,8 +286,8 @@ def mask(
         list[str] | None, argument("More texts: all are padded together.", "[OTHER]...")
     ] = None,
 ) -> None:
-    """What a mask does between scores and weights (--mask causal without another); of several
-    texts, how padding is masked.
+    """What a mask does between scores and weights (one text: --mask causal without another); of
+    several texts, how padding is masked.
 
     attn explain mask "humpty dumpty sat on" --query sat
 

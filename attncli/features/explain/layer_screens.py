@@ -13,11 +13,11 @@ from attncli.documents import Document, mask_name
 from attncli.draw.hash_buckets import bucket_part
 from attncli.draw.lines import BLANK, Lines, heading, remark, sentences, stack
 from attncli.draw.numbers import adding_column, brief, format_fixed, percent
-from attncli.draw.safe import label, safe, spell
+from attncli.draw.safe import cells, label, safe, spell
 from attncli.draw.screen_header import header
 from attncli.draw.sentence import WHOLE, not_learned_note
 from attncli.draw.shaded_matrix import NDArray, as_matrix, matrix
-from attncli.draw.tables import ledger, table, vector_sum, vectors
+from attncli.draw.tables import GAP, ledger, table, vector_sum, vectors
 from attncli.draw.token_names import (
     key_names,
     placed_token,
@@ -321,17 +321,27 @@ def _batch_tables(document: MaskTopic, batch: Sequence[PaddedText], view: View) 
     same_length = len(lengths) == 1
     longest = max(lengths)
 
-    # the tokens and the padding behind them, as many columns as fit
+    # the tokens and the padding behind them: all in a full view, else the first columns that fit
     pad = spell("·", ascii=view.ascii)
-    # (4 cells are for the text's number, and 2 part a column from the next)
-    room = max((view.width - 4) // (CELL + 2), 1)
+    names = [
+        [
+            *(short(token.text, CELL, view) for token in padded_text.tokens),
+            *[pad] * (longest - len(padded_text.tokens)),
+        ]
+        for padded_text in batch
+    ]
+    columns = list(map(list, zip(map(str, range(longest)), *names, strict=True)))
     token_count = longest
     if not view.full:
-        token_count = min(longest, room)
-    rows = []
-    for index, padded_text in enumerate(batch):
-        names = [short(token.text, CELL, view) for token in padded_text.tokens[:token_count]]
-        rows.append([str(index), *names, *[pad] * (token_count - len(names))])
+        token_count = _columns_that_fit(columns, len(str(len(batch) - 1)), view.width)
+    rows = [[str(index), *row[:token_count]] for index, row in enumerate(names)]
+    left_out = ""
+    if token_count < longest:
+        left_out = message(
+            "the first {shown} of {count} columns shown; --full shows all",
+            shown=token_count,
+            count=longest,
+        )
     title = message("padding mask of a batch: {texts} texts, padded to {longest} tokens")
     if same_length:
         title = message("{texts} texts of one length: nothing is padded")
@@ -376,7 +386,19 @@ def _batch_tables(document: MaskTopic, batch: Sequence[PaddedText], view: View) 
         d_model=document.model.d_model,
         d_v=document.model.d_v,
     )
-    return stack(token_table, remark(shapes, view), BLANK, last, remark(alike, view))
+    return stack(
+        token_table, remark(left_out, view), remark(shapes, view), BLANK, last, remark(alike, view)
+    )
+
+
+def _columns_that_fit(columns: Sequence[Sequence[str]], side: int, width: int) -> int:
+    """How many of the first columns fit into `width` cells beside one of `side` cells; at least 1."""
+    room = width - side
+    for count, column in enumerate(columns):
+        room -= GAP + max(map(cells, column))
+        if room < 0:
+            return max(count, 1)
+    return len(columns)
 
 
 def difference_text(difference: float) -> str:
@@ -1058,7 +1080,15 @@ def _encoding_table(way: PositionWay, texts: Sequence[str], view: View) -> Lines
         )
         return stack(body, *slope_remarks(way.slopes, view))
     is_angles = way.enters == "queries and keys"
-    numbers = vectors(way.table, texts, view, title=title, note=note, with_lengths=not is_angles)
+    numbers = vectors(
+        way.table,
+        texts,
+        view,
+        title=title,
+        note=note,
+        with_lengths=not is_angles,
+        columns_are="pairs" if is_angles else "dimensions",
+    )
     if way.pairing is UNSET:
         return numbers
     return stack(numbers, *(remark(text, view) for text in _turning_sentences(way, view)))

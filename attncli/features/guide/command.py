@@ -81,6 +81,7 @@ def guide(
 
     _check_screen_options(environment, output, markdown, notebook, html)
     _check_options(page, search, markdown)
+    asked_lang = view.lang
     text = None  # the Markdown of the page or of the glossary's word, if there is one
     if page is not None:
         view = _in_language_of(page, view, entries=True)
@@ -97,9 +98,9 @@ def guide(
     if text is not None:
         lines = draw_markdown(text, view)
     elif page is not None:  # a word that the glossary does not have
-        lines = _search_for_page(page, view, markdown)
+        lines = _search_for_page(page, view, markdown, asked_lang)
     elif search is not None:
-        lines = _search(search, view)
+        lines = _search(search, view, asked_lang)
     else:
         lines = contents(guide_pages.titles(view.lang), view)
     # lists of sections and of pages are short: only a page goes through a pager
@@ -337,14 +338,14 @@ MOST_SECTIONS = 12
 """Sections that a search shows: what has a word more rarely says little about it."""
 
 
-def _search(word: str, view: View) -> Lines:
+def _search(word: str, view: View, asked_lang: str) -> Lines:
     """The screen of `--search`: the sections of the guide in which a word stands. Raises InputError
     where it stands in none."""
     from attncli.language.guide.search import sections_with
 
     sections = sections_with(word, view.lang)
     if sections:
-        return search_results(word, sections, view)
+        return search_results(word, sections, view, asked_lang)
     raise InputError(
         "no page of the guide has {word}",
         expected="another word for it; the glossary is attn guide words",
@@ -353,7 +354,7 @@ def _search(word: str, view: View) -> Lines:
     )
 
 
-def _search_for_page(name: str, view: View, markdown: bool) -> Lines:
+def _search_for_page(name: str, view: View, markdown: bool, asked_lang: str) -> Lines:
     """The screen for a name that is neither a page nor a word of the glossary: the sections in
     which it stands. Raises UsageError where it stands in none, and with `--markdown`.
     """
@@ -362,19 +363,22 @@ def _search_for_page(name: str, view: View, markdown: bool) -> Lines:
     sections = sections_with(name, view.lang)
     if markdown or not sections:
         raise _no_page(name, view.lang)
-    return search_results(name, sections, view)
+    return search_results(name, sections, view, asked_lang)
 
 
 # The screen of `attn guide --search WORD`.
 
 
-def search_results(word: str, sections: Sequence[Section], view: View) -> Lines:
+def search_results(
+    word: str, sections: Sequence[Section], view: View, asked_lang: str
+) -> Lines:
     """The screen of a search: the page, heading and first line of each section that has the word.
 
     Args:
         word: What was looked for.
         sections: Those that have it, best first.
-        view: How it is drawn.
+        view: How it is drawn, in the language of the pages.
+        asked_lang: The language in which commands show pages.
     """
     from attncli.draw.lines import remark, stack
     from attncli.draw.safe import cut
@@ -391,7 +395,11 @@ def search_results(word: str, sections: Sequence[Section], view: View) -> Lines:
         rows.append(["", _excerpt(section.line, word, room, view)])
     left_out = len(sections) - len(shown)
     title = say(view, "where the guide has {word}", word=quote_text(word, view))
-    remarks = [remark("attn guide PAGE shows a page.", view)]
+    # the pages may be of another language than the one that screens are in
+    shows = message("attn guide PAGE shows a page.")
+    if view.lang != asked_lang:
+        shows = message("attn guide PAGE --lang {lang} shows a page.", lang=view.lang)
+    remarks = [remark(shows, view)]
     if left_out:
         remarks.insert(
             0, remark(message("more sections that have it: {count}", count=left_out), view)

@@ -588,8 +588,11 @@ def _seeds_sentence(document: LearnDocument) -> Message:
             learned=learned,
             kind=kind,
         )
+    template = message("Of {seeds} {learned} learned it, and in {doing} there is {kind}.")
+    if learned == count > 1:
+        template = message("{seeds} all learned it, and in {doing} there is {kind}.")
     return message(
-        "Of {seeds} {learned} learned it, and in {doing} there is {kind}.",
+        template.template,
         seeds=seeds,
         learned=learned,
         doing=doing,

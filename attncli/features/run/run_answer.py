@@ -559,7 +559,9 @@ def _looks_sentence(
     keys = [claim_link(quoted_token(document.tokens, link.key, view), link, view) for link in links]
     if not names_heads:
         shares = [link.weight for link in links]
-        return looks_most_sentence(query_text, list(zip(keys, shares, strict=True)), view)
+        is_own = len(links) == 1 and first.key == first.query
+        keys_and_shares = list(zip(keys, shares, strict=True))
+        return looks_most_sentence(query_text, keys_and_shares, view, itself=is_own)
     names = [
         message(
             "{key} ({weight}, layer {layer} head {head})",

@@ -247,8 +247,16 @@ def _has_regions(document: RunDocument, view: View) -> bool:
 
 def buckets_part(document: RunDocument, view: View) -> Lines:
     """The buckets of an `lsh` mask, worked out for the query, or the first token where none is
-    asked about; nothing under another mask."""
+    asked about; nothing under another mask, or why there are none where Reformer's are asked for
+    by name."""
     if document.hashing is UNSET:
+        is_named = view.show is not None and len(view.show) < len(RUN_PARTS)
+        if is_named and document.attention.hashing is not UNSET:
+            return remark(
+                "buckets: shown for a mask lsh:B; Reformer hashes queries and keys alike, and its"
+                " buckets are not kept in this result",
+                view,
+            )
         return Lines()
     from attncli.draw.hash_buckets import bucket_part  # only a run that hashes needs it
 
