@@ -371,9 +371,7 @@ def _refuse_hyphened_word(context: Any, word: str, parameters: Sequence[Any]) ->
     if get_close_matches(f"-{word}", names, n=1):
         return
     path = context.command_path.rstrip()
-    raise UsageError(
-        "{path} has no option {name}", hint=f"{path} -- {word}", path=path, name=word
-    )
+    raise UsageError("{path} has no option {name}", hint=f"{path} -- {word}", path=path, name=word)
 
 
 COUNT = re.compile(r"(?:n\s*=\s*)?[0-9]{1,3}(?:[,_]?[0-9]{3})*|(?:n\s*=\s*)?[0-9]+", re.ASCII)

@@ -1,5 +1,7 @@
 """Tables fit, line up, mark the largest, say what they leave out, and read no markup."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -203,6 +205,8 @@ def test_vectors_show_both_ends_or_all() -> None:
     assert short.plain.splitlines()[0].split()[-2:] == ["63", "|x|"]
     assert f"{np.sqrt((np.arange(64.0) ** 2).sum()):.2f}" in short.plain
     assert "dimensions 0–3, 61–63 of 64 shown; --full shows all" in short.plain
+    angles = vectors(values, ["a"], View(width=60), with_lengths=False, columns_are="pairs").plain
+    assert re.search(r"\npairs 0–\d, \d+–63 of 64 shown; --full shows all", angles)
     whole = vectors(values, ["a"], View(width=60, full=True)).plain
     assert all(f" {at}.00" in whole for at in range(64))
 

@@ -133,6 +133,13 @@ def test_what_a_batch_cannot_carry_is_refused() -> None:
     ):
         with pytest.raises(UnsupportedError, match=r"mask"):
             list(model(Settings(d_model=8, mask=mask)).trace_batch(TEXTS))
+    # a mask file is named with its size, not with the name of its class
+    given = MatrixMask(np.ones((11, 11), bool), "m.csv")
+    with pytest.raises(
+        UnsupportedError, match=r"m\.csv is 11 × 11, .* differ in length"
+    ) as refusal:
+        list(model(Settings(d_model=8, mask=given)).trace_batch(TEXTS))
+    assert "MatrixMask" not in str(refusal.value)
     same = ["a b c", "d e f"]
     assert compare(model(Settings(d_model=8, mask=MatrixMask(np.tri(3, dtype=bool)))), same) < 1e-12
     with pytest.raises(UsageError, match="no texts"):

@@ -352,8 +352,8 @@ def _gradient_remark(view: View) -> Lines:
     return remark(
         say(
             view,
-            "gradient norm: how much all weights change when each score changes a little, √ of "
-            "the sum of (w_i·(1 − w_i))² over all i and (w_i·w_j)² over all i and other j. Near 0 "
+            "gradient norm: how much all weights change when each score in turn changes a little, "
+            "√ of the sum of (w_i·(1 − w_i))² over all i and (w_i·w_j)² over all i and other j. Near 0 "
             "a change of the scores changes hardly any weight, and hardly anything is learned.",
         ),
         view,

@@ -369,9 +369,7 @@ def _search_for_page(name: str, view: View, markdown: bool, asked_lang: str) -> 
 # The screen of `attn guide --search WORD`.
 
 
-def search_results(
-    word: str, sections: Sequence[Section], view: View, asked_lang: str
-) -> Lines:
+def search_results(word: str, sections: Sequence[Section], view: View, asked_lang: str) -> Lines:
     """The screen of a search: the page, heading and first line of each section that has the word.
 
     Args:

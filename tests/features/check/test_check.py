@@ -60,6 +60,20 @@ def test_a_number_may_be_rounded_or_a_word(
     assert marked({number: answer}).code == (0 if is_right else 1)
 
 
+@pytest.mark.parametrize(
+    ("number", "answer", "is_right"),
+    [
+        ("5", "“humpty”", True), ("5", "「humpty」", True), ("5", "'humpty'", True), ("5", "“dumpty”", False),
+        ("10", "看", False), ("10", "不看", True), ("8", "有", False), ("8", "没有", True),
+        ("8", "能", False), ("8", "“不能”", True),
+    ],
+)  # fmt: skip
+def test_a_word_may_stand_in_quotes_and_a_yes_be_the_verb(
+    marked, number: str, answer: str, is_right: bool
+) -> None:
+    assert marked({number: answer}).code == (0 if is_right else 1)
+
+
 def test_what_cannot_be_read_is_said_to_be_so(marked) -> None:
     reasons = {
         mark["number"]: mark["reason"]

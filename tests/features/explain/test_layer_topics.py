@@ -160,6 +160,27 @@ def test_a_batch_is_padded_and_its_padding_masked() -> None:
     assert re.search(r"\n1 +on +a +· +·\n", shown[start:])
 
 
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("width", [30, 60, 80])
+def test_a_padded_table_has_every_column_or_says_how_many(lang: str, width: int) -> None:
+    """The rows are counted: a line of numbers, and below it as many tokens, or the line on how many."""
+    letters = " ".join("abcdefghijklmnop")
+    words = ("explain", "mask", letters, "a b", "--lang", lang)
+    for options in ((), ("--full",)):
+        lines = ask(*words, *options, width=width).out.splitlines()
+        (place,) = [at for at, text in enumerate(lines) if re.match(r"\d  a +b +· ", text)]
+        count = len(lines[place].split()) - 1
+        assert count == len(lines[place - 1].split()) - 1
+        is_said = re.search(
+            rf"first {count} of 16 columns|16 列中的前 {count} 列", lines[place + 1]
+        )
+        if not options:
+            assert (count < 16) == bool(is_said)
+            # screens are 40 wide at least; two blanks before each, and its letter or number
+            room = max(width, 40) - 1
+            assert count == sum(room >= 3 * at + 3 + max(0, at - 9) for at in range(16))
+
+
 def test_heads_add_up_to_the_output_and_their_average_is_no_more_certain() -> None:
     found = topic("multihead", "--bias", "--query", "sat")
     assert len(found["heads"]) == 4

@@ -72,7 +72,10 @@ def test_a_word_of_teaching_texts_finds_its_entry(word: str, lang: str) -> None:
         *(("sliding window", *entry) for entry in (("en", "window"), ("zh", "窗口"))),
         *(("hyperparameter", *entry) for entry in (("en", "hyperp"), ("zh", "超参数"))),
         *((word, "en", "mask") for word in ("minus infinity", "-inf", "infinity", "1e9")),
-        *((word, "zh", "掩码") for word in ("负无穷", "1e9")),
+        *((word, "zh", "掩码") for word in ("负无穷", "1e9", "−inf", "遮罩", "遮挡")),
+        *(("词嵌入", "zh", "嵌入"), ("自回归", "zh", "因果"), ("上下文向量", "zh", "定长向量")),
+        *(("正弦", "zh", "位置编码"), ("相对位置", "zh", "旋转"), ("隐藏状态", "zh", "残差流")),
+        *(("变长", "zh", "填充"), ("局部注意力", "zh", "窗口"), ("hidden state", "en", "residual")),
         ("rotary", "en", "rotary positions"),
         *(("alibi", lang, "ALiBi") for lang in ("en", "zh")),
         *((word, "en", "number of heads") for word in ("how many heads", "heads")),
@@ -213,9 +216,24 @@ def test_a_chinese_word_is_answered_in_chinese(word: str) -> None:
     assert result.out == ask("guide", word, "--lang", "zh").out
 
 
+def test_a_search_answered_in_another_language_says_how_its_pages_open() -> None:
+    assert "attn guide PAGE --lang zh shows" in ask("guide", "--search", "掩码").out.replace(
+        "显示", "shows"
+    )
+    assert "--lang" not in ask("guide", "--search", "掩码", "--lang", "zh").out.splitlines()[-1]
+
+
+def test_a_word_with_a_hyphen_in_front_stands_after_two() -> None:
+    result = ask("guide", "-inf")
+    assert (result.code, "no option -inf" in result.err) == (2, True)
+    assert "attn guide -- -inf" in result.err
+    assert ask("guide", "--", "-inf").out == ask("guide", "mask").out
+
+
 def test_an_english_word_that_only_english_pages_have_is_answered_in_english() -> None:
     word = "carries the first through"
-    assert ask("guide", "--search", word, "--lang", "zh").out == ask("guide", "--search", word).out
+    shown = ask("guide", "--search", word, "--lang", "zh").out.replace(" --lang en shows", " shows")
+    assert shown == ask("guide", "--search", word).out
 
 
 def test_a_page_and_a_word_of_both_languages_stay_in_the_language_asked_for() -> None:
