@@ -590,7 +590,7 @@ def _seeds_sentence(document: LearnDocument) -> Message:
         )
     template = message("Of {seeds} {learned} learned it, and in {doing} there is {kind}.")
     if learned == count > 1:
-        template = message("{seeds} all learned it, and in {doing} there is {kind}.")
+        template = message("All {seeds} learned it, and in {doing} there is {kind}.")
     return message(
         template.template,
         seeds=seeds,
