@@ -588,11 +588,15 @@ def _seeds_sentence(document: LearnDocument) -> Message:
             learned=learned,
             kind=kind,
         )
-    template = message("Of {seeds} {learned} learned it, and in {doing} there is {kind}.")
     if learned == count > 1:
-        template = message("All {seeds} learned it, and in {doing} there is {kind}.")
+        return message(
+            "All {seeds} learned it, and in {doing} there is {kind}.",
+            seeds=seeds,
+            doing=doing,
+            kind=kind,
+        )
     return message(
-        template.template,
+        "Of {seeds} {learned} learned it, and in {doing} there is {kind}.",
         seeds=seeds,
         learned=learned,
         doing=doing,
