@@ -145,10 +145,11 @@ def next_token_loss(
             """The interventions that put rules in place of heads in a batch."""
             return SwapLayers(swap, places, rules, model.backend, batch)
 
-    # short texts side by side
+    # short texts side by side, unless the last layer does not attend: batches yield none of those
     total = 0.0
     count = 0
-    short = [list(tokens) for tokens in texts if len(tokens) <= LONG]
+    attends = last in model.spec.attending()
+    short = [list(tokens) for tokens in texts if attends and len(tokens) <= LONG]
     for group in model.batches(short, layers=[last], keep=(), interventions=changes):
         for batch in group:
             (trace,) = batch.layers
@@ -157,13 +158,14 @@ def next_token_loss(
                 count += len(tokens) - 1
             progress(sum(map(len, batch.texts)))
 
-    # long ones alone
+    # the others alone
     for text in texts:
-        if len(text) > LONG:
+        if not attends or len(text) > LONG:
             (trace,) = model.trace(
                 text,
                 layers=[last],
                 keep=(),
+                idle=True,
                 rows=rows_for(model.spec, len(text)),
                 interventions=NO_INTERVENTIONS if changes is None else changes([text]),
             )

@@ -16,6 +16,7 @@ from msgspec import UNSET, structs
 from msgspec.structs import replace
 from msgspec.structs import replace as changed
 from small_gpt2 import small_gpt2
+from tiny_checkpoints import CASES, make
 from walking import pressed
 
 import attncli
@@ -46,6 +47,7 @@ from attncli.features.rules.screen import (
     ranked_heads,
     rules_sentences,
 )
+from attncli.features.rules.swap import next_token_loss
 from attncli.features.rules.token_patterns import TokenPatterns
 from attncli.inputs.token import Token
 from attncli.mechanism.context import PutWeights
@@ -663,3 +665,16 @@ def test_a_seed_draws_the_heads_of_a_checkpoint(model: Any, tmp_path: Path) -> N
     assert losses[0] != losses[1]
     assert drawn[0]["heads"] == drawn[1]["heads"]
     assert ask(*asked, "--seed", "x").code == 2
+
+
+def test_a_model_whose_last_layer_does_not_attend_has_a_loss(tmp_path: Path) -> None:
+    model = attncli.load(make(CASES["lfm2"], tmp_path / "lfm2"), dtype="float64", backend="numpy")
+    assert model.spec.blocks[-1].instead
+    texts = [model.tokenizer.ids_to_tokens(ids) for ids in ((3, 7, 11, 2), (9, 4, 9))]
+    losses = []
+    for tokens in texts:
+        (trace,) = model.trace(tokens, layers=[len(model.spec.blocks) - 1], idle=True)
+        for row, token in zip(np.asarray(model.logits(trace.after))[:-1], tokens[1:], strict=True):
+            losses.append(np.log(np.exp(row).sum()) - row[token.id])
+    loss = next_token_loss(model, texts, (), head_places(model), None)
+    assert loss == pytest.approx(np.mean(losses), abs=1e-9)
