@@ -265,7 +265,7 @@ def test_equal_words_of_a_sentence_are_told_apart() -> None:
     told = " ".join(ask(*line, "--brief").out.split())
     assert '"吃" (2, unknown) gives "吃" (7, unknown) most' in told
     told = "".join(ask(*line, "--brief", "--lang", "zh").out.split())
-    assert "“吃”（2，未知）在第" in told
+    assert "“吃”（2，未知）给“吃”（7，未知）的权重" in told
     told = " ".join(
         ask(
             "find", "the cat saw the dog", *MODEL, "--from", "the", "--to", "the:2", "--brief"
