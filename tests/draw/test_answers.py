@@ -599,6 +599,9 @@ def test_every_number_of_an_answer_is_in_its_document(name: str, lang: str, fold
         numbers.append(np.exp(document["answer"]["logprob"]))
     if "bottleneck" in document:
         numbers.append(1 / document["vocabulary"])  # of guessing
+    if "query_matrix_gradient" in document:  # how many numbers of W_Q and W_K move
+        matrices = (document[f"{side}_matrix_gradient"] for side in ("query", "key"))
+        numbers.append(sum(np.size(matrix) for matrix in matrices))
     sentences = said.out.replace(str(folder), "")
     is_counted = name not in WITHOUT_NUMBERS
     assert bool(NUMBER.findall(sentences)) == is_counted, "it claims nothing without numbers"
