@@ -17,7 +17,14 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from attncli.arrays.backend import ITEM, Array, Backend, choose, torch_is_installed
+from attncli.arrays.backend import (
+    ITEM,
+    Array,
+    Backend,
+    choose,
+    numpy_backend,
+    torch_is_installed,
+)
 from attncli.arrays.numpy_backend import normal
 from attncli.documents.header import model_part, position_name
 from attncli.errors import LimitError, UsageError, refused_value
@@ -36,7 +43,16 @@ from attncli.language import listing, message, plural
 from attncli.measure.visibility import pairs_of
 from attncli.mechanism.attend import Rule, attend, ignore_block, span, stream
 from attncli.mechanism.checked_arguments import checked
-from attncli.mechanism.mask import AllOf, Causal, Chunk, Everywhere, Mask, Window, parse_mask
+from attncli.mechanism.mask import (
+    AllOf,
+    Causal,
+    Chunk,
+    Everywhere,
+    Mask,
+    Window,
+    parse_mask,
+    visible,
+)
 from attncli.mechanism.spec import Attention
 from attncli.models.model import Model
 from attncli.version import __version__
@@ -99,7 +115,7 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
 
     Of each: the visible pairs per head; multiply-adds of all heads; bytes of all scores at once,
     and of those of `rows` query rows; sequential steps; and the path, through how many layers (or
-    steps) information between the two most distant tokens must go, None where chance decides.
+    steps) information must go from the first token to the last, as `layers_between_ends` has it.
     """
     n = sizes.n
     item = ITEM[sizes.dtype]
@@ -116,14 +132,10 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
     for name, mask in masks:
         pairs = pairs_of(mask, n)
         # dense attention computes every score and hides those that are masked; a window keeps its
-        # band, and hands information on by at most its length a layer
+        # band
         scores = n * n
-        path = 1  # layers
         if name == "window":
             scores = n * min(sizes.window, n)
-            if n > 1:
-                # rounded up; a window of the query alone is counted as one of its neighbour, too
-                path = -(-(n - 1) // max(sizes.window - 1, 1))
         block_rows = min(sizes.rows, n)
         block_keys = reach(mask, n, sizes.rows)  # the most that any block of rows looks at
         rows.append(
@@ -135,11 +147,65 @@ def variant_costs(sizes: Sizes) -> list[Variant]:
                 score_bytes=sizes.heads * item * scores,
                 streamed_bytes=sizes.heads * item * block_rows * block_keys,
                 steps=1,
-                path=path,
+                path=layers_between_ends(mask, n),
                 grows=growth_laws.get(name),
             )
         )
     return [*rows, _hash_variant(sizes), _recurrent_variant(sizes)]
+
+
+MOST_VISITED = 2**26
+"""Pairs that are looked at to find how many layers lie between the first token and the last: more
+would take seconds.
+"""
+
+
+def layers_between_ends(mask: Mask, n: int) -> int | None:
+    """Through how many layers with this mask information must go until the first of n tokens can
+    influence the last: in each layer a token takes up what the tokens that it sees hold.
+
+    None where it never can, where chance decides, and where the way is too long to be found by
+    looking at each pair.
+    """
+    match mask:
+        case Everywhere() | Causal():
+            return 1
+        case Window(left=int(left), right=0):  # a decoder's: back by its length a layer, rounded up
+            if n == 1:
+                return 1
+            return -(-(n - 1) // left) if left else None
+        case _:
+            return _layers_looked_up(mask, n)
+
+
+def _layers_looked_up(mask: Mask, n: int) -> int | None:
+    """The layers of `layers_between_ends` for any mask, found from the last token backwards: first
+    the tokens that it sees, then those that these see; each token's row is looked at once."""
+    if mask.depends_on == "vectors":
+        return None
+    backend = numpy_backend("float64")
+    keys = np.arange(n)[None, :]
+    earlier = np.zeros(n, bool)
+    frontier = np.array([n - 1])  # those that the last layer has added
+    looked_at = 0
+    layers = 0
+    while len(frontier):
+        layers += 1
+        sources = np.zeros(n, bool)  # the tokens that the frontier sees
+        # rows in blocks, so that no array of them is n × n
+        for start in range(0, len(frontier), BLOCKS):
+            rows = frontier[start : start + BLOCKS]
+            looked_at += len(rows) * n
+            if looked_at > MOST_VISITED:
+                return None
+            visibility = backend.numpy(visible(mask, rows[:, None], keys, keys=n, backend=backend))
+            # any head and any of these rows may hand it on; where all are alike, the mask gives one
+            sources |= visibility.reshape(-1, visibility.shape[-1]).any(axis=0)
+        if sources[0]:
+            return layers
+        frontier = np.flatnonzero(sources & ~earlier)
+        earlier |= sources
+    return None
 
 
 def reach(mask: Mask, n: int, rows: int) -> int:

@@ -53,7 +53,8 @@ class Variant(Part, frozen=True, kw_only=True):
     path: Annotated[
         Many | None,
         describe(
-            "Layers, for the rnn steps, between the most distant tokens; null where chance decides."
+            "Layers, for the rnn steps, until the first token can influence the last; null where it"
+            " never can, where chance decides, and where the way is too long to be looked up."
         ),
     ]
     grows: str | None

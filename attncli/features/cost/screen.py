@@ -73,7 +73,7 @@ def _title(document: CostDocument, view: View) -> Lines:
 
 def _variants(document: CostDocument, view: View) -> Lines:
     """A table with a row for each kind of attention: pairs and multiply-adds, with the ratio to
-    full attention, sequential steps, and the path between the most distant tokens."""
+    full attention, sequential steps, and the path from the first token to the last."""
     full = document.variants[0]  # documents begin with full attention
     # a recurrent network has no pairs, and masks of one's own grow by no formula
     rows = [
@@ -96,7 +96,8 @@ def _variants(document: CostDocument, view: View) -> Lines:
     note = message("pairs per head; multiply-adds of all heads")
     meanings = message(
         "steps: what must happen one after the other. path: layers (for the rnn: steps) "
-        "until the first token can influence the last; for lsh chance decides."
+        "until the first token can influence the last; -: never, by chance (lsh), or too long a "
+        "way to be looked up."
     )
     sizes = say(
         view,

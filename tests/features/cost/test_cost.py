@@ -1,7 +1,10 @@
 """Costs: formulas against counting, memory, models, growth."""
 
+from collections.abc import Callable
+
 import oracles
 import pytest
+from asking import ask
 from telling import telling
 
 from attncli.arrays.backend import choose, torch_is_installed
@@ -11,12 +14,14 @@ from attncli.features.cost.compute import (
     _cost_document,
     cost,
     growth,
+    layers_between_ends,
     lengths,
     measure,
     reach,
     variant_costs,
 )
 from attncli.inputs.tokenize import tokenizer
+from attncli.measure.visibility import pairs_of
 from attncli.mechanism.attend import span
 from attncli.mechanism.mask import parse_mask
 from attncli.models.one_layer import Settings, seeded_model
@@ -164,3 +169,53 @@ def test_impossible_sizes_are_refused() -> None:
         cost(0)
     with pytest.raises(LimitError):
         measure(Sizes(10**6, 512, 8, 64, 64))
+
+
+def layers_until_the_first_reaches(sees: Callable[[int, int], bool], n: int) -> int | None:
+    """Which tokens hold something of token 0 after each layer, by loops; None where the last never
+    does.
+    """
+    holding = {0}
+    for layer in range(1, n + 1):
+        more = {query for query in range(n) for key in holding if sees(query, key)}
+        if n - 1 in more:
+            return layer
+        holding |= more
+    return None
+
+
+@pytest.mark.parametrize(
+    ("spec", "sees"),
+    [
+        ("none", lambda i, j: True),
+        ("causal", lambda i, j: j <= i),
+        ("window:3", lambda i, j: i - 3 < j <= i),
+        ("window:1", lambda i, j: i == j),
+        ("window:2,5", lambda i, j: i - 2 <= j <= i + 5),
+        ("window:1,0|window:0,2|global:4", lambda i, j: i - 1 <= j <= i + 2 or 4 in (i, j)),
+        ("chunk:5", lambda i, j: j <= i and i // 5 == j // 5),
+        ("chunk:5|window:2", lambda i, j: j <= i and (i // 5 == j // 5 or j > i - 2)),
+        ("prefix:4", lambda i, j: j < 4 or j <= i),
+        ("sinks:1,3", lambda i, j: j <= i and (j < 1 or j > i - 3)),
+    ],
+)
+@pytest.mark.parametrize("n", [1, 2, 11, 22])
+def test_the_way_from_the_first_token_to_the_last_is_that_of_the_mask(
+    spec: str, sees: Callable[[int, int], bool], n: int
+) -> None:
+    mask = parse_mask(spec)
+    visible_in_loops = sum(sees(i, j) for i in range(n) for j in range(n))
+    assert pairs_of(mask, n) == visible_in_loops  # the loops mean this mask
+    assert layers_between_ends(mask, n) == layers_until_the_first_reaches(sees, n)
+
+
+def test_a_way_that_chance_decides_or_that_is_too_long_to_look_up_is_not_known() -> None:
+    assert layers_between_ends(parse_mask("lsh:8"), 64) is None
+    assert layers_between_ends(parse_mask("chunk:1000|window:2"), 10**6) is None
+    assert layers_between_ends(parse_mask("global:0"), 10**6) == 1  # seen in the first row
+
+
+def test_the_first_token_never_influences_one_of_another_chunk() -> None:
+    lines = ask("cost", "-n", "64", "--mask", "chunk:8").out.splitlines()
+    pairs = next(line.split() for line in lines if line.startswith("chunk:8 "))
+    assert pairs[-1] == "-"  # it grows as no formula, so that the path is the last cell
