@@ -165,7 +165,7 @@ def test_an_error_names_the_argument_and_what_is_expected() -> None:
         (lambda: attncli.heads(model, "a", metrics="entropy"), "metrics is 'entropy'", "a list"),
         (lambda: attncli.cost("9"), "n is '9'", "a whole number"),
         (lambda: attncli.ablate(model, "a", by="nothing"), "by is 'nothing'", "'zero'"),
-        (lambda: attncli.run(model, "a", top=-1), "top is -1", "at least 0"),
+        (lambda: attncli.run(model, "a", top=-1), "top is -1", "at least 1"),
         (lambda: attncli.run(model, "a", heads=b"0"), "b'0' chooses no layers or heads", "range"),
         (lambda: attncli.explain(model, "a", head="x"), "'x' chooses no layers", "L5H11"),
         (lambda: attncli.explain(model, "a", layer=1, head="L0H0"), "'L0H0' chooses no", ""),

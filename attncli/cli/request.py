@@ -221,10 +221,6 @@ def read_chat(environment: Environment, file: Path) -> Chat:
     file, template = _chat_and_template(file)
     origin = str(file)
     if origin == "-":
-        if environment.stdin is None:
-            raise InputError(
-                "there is no chat: standard input is closed", expected="--chat FILE, or a pipe"
-            )
         origin = STANDARD_INPUT
         raw = environment.stdin.read(TEXT_LIMIT + 1)  # one byte more shows that it is too long
     else:

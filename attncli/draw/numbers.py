@@ -41,7 +41,8 @@ def writer(values: Numbers | Sequence[float | None], precision: int) -> Write:
     def write(value: float) -> str:
         """A value as text, in the notation chosen for all values."""
         text = f"{value:.{precision}{notation}}"
-        is_negative_zero = text.startswith("-") and not text.strip("-0.")
+        digits, _, _ = text.partition("e")
+        is_negative_zero = text.startswith("-") and not digits.strip("-0.")
         if is_negative_zero:
             return text[1:]
         return text
@@ -372,7 +373,7 @@ def curves(
     # the last curve first, so that the first one is on top
     for index in reversed(range(len(series))):
         mark, style = _mark(index, view)
-        for (x0, y0), (x1, y1) in pairwise(drawn[index]):
+        for (x0, y0), (x1, y1) in _pieces_of(drawn[index]):
             first = column(x0)
             last = column(x1)
             rise = math.log(y1) - math.log(y0)
@@ -387,6 +388,16 @@ def curves(
     if view.color:
         return block
     return strip_styles(block)
+
+
+def _pieces_of(
+    points: Sequence[tuple[float, float]],
+) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Each two points of a curve that follow each other; a point alone with itself, so that it has
+    its mark."""
+    if len(points) == 1:
+        return [(points[0], points[0])]
+    return list(pairwise(points))
 
 
 def _mark(index: int, view: View) -> Piece:

@@ -504,15 +504,15 @@ def _connector(
     branch = row in linked_rows
     root = row == origin and bool(linked_rows)
     # the stem leads from the left to the trunk, the arm from the trunk to the right
+    if is_turned:
+        west = branch
+        east = root
+    else:
+        west = root
+        east = branch
     if view.ascii:
-        stem = " " * 3
-        if root:
-            stem = "-" * 3
-        arm = " " * 4
-        if is_turned and root:
-            arm = "<---"
-        elif branch and not is_turned:
-            arm = "--->"
+        stem = "---" if west else "   "
+        arm = "--->" if east else "    "
         joint = " "
         if root or branch:
             joint = "+"
@@ -521,12 +521,6 @@ def _connector(
         return f" {stem}{joint}{arm}"
     up = inside and row > low
     down = inside and row < high
-    if is_turned:
-        west = branch
-        east = root
-    else:
-        west = root
-        east = branch
     stem = " " + ("───" if west else "   ")
     arm = "──▸ " if east else "    "
     # the sign where the trunk meets the lines of this row

@@ -507,7 +507,7 @@ def row_entropy(rows: Floats) -> Floats:
 
 def head_distances(weights: Any, visible: Bools | None = None) -> Floats:
     """The distance between the weights of each two heads, [head, head], 0 to 1: √(JS / ln 2), JS
-    being the mean Jensen–Shannon divergence of their rows.
+    being the mean Jensen–Shannon divergence of their rows; [0, 0] for no heads.
 
     weights: [head, query, key].
     visible: booleans [query, key] or [head, query, key]; None where all is visible.
@@ -516,7 +516,7 @@ def head_distances(weights: Any, visible: Bools | None = None) -> Floats:
     """
     matrices = np.asarray(weights, np.float64)
     heads = len(matrices)
-    steps = heads * heads * matrices[0].size
+    steps = heads * matrices.size
     if steps > LARGEST:
         raise LimitError(
             "comparing {heads} heads on {tokens} tokens is {steps:,} steps",

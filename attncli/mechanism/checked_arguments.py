@@ -222,9 +222,6 @@ NEVER_EMPTY = ("tokens", "scores", "measures", "repeats")
 AT_LEAST_ONE = ("batch", "count", "d_k", "keys", "n", "samples", "seeds", "top")
 """Counts of what there must be some of."""
 
-AT_LEAST_ZERO = ("top",)
-"""Counts of what may be left out."""
-
 
 def _check_places(arguments: Mapping[str, Any]) -> None:
     """Raise InputError for the number of a layer, head or token that does not exist.
@@ -263,8 +260,6 @@ def _check_size(name: str, value: Any) -> None:
         raise UsageError(
             "{name} is {value}", expected="a finite number", name=name, value=str(value)
         )
-    if is_number and name in AT_LEAST_ZERO and value < 0:
-        raise UsageError("{name} is {value}", expected="at least 0", name=name, value=str(value))
     if is_number and name in AT_LEAST_ONE and value < 1:
         raise UsageError("{name} is {value}", expected="at least 1", name=name, value=str(value))
 

@@ -152,7 +152,7 @@ def _missing_sites(block: Block) -> set[Site]:
     missing: set[Site] = set()
     if block.mlp is None:
         missing.add("mlp_out")
-    if block.parallel:
+    if block.parallel and block.mlp is not None:
         # attention and the feed-forward part read the same vectors
         missing.add("resid_mid")
     if block.instead:  # no attention

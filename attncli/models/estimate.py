@@ -467,13 +467,16 @@ YEAR = 365 * 86400
 
 def duration_words(seconds: float) -> Message:
     """How long something takes in words, such as `45 s`, `3 min 20 s`, `5 h 10 min` or `12 days`."""
-    if seconds < 60:
+    # compared once rounded: 59.7 s are written as a minute, not as 60 s
+    whole_seconds = round(seconds)
+    if whole_seconds < 60:
         return message("{seconds:.0f} s", seconds=seconds)
-    if seconds < 3600:
-        minutes, rest = divmod(round(seconds), 60)
+    if whole_seconds < 3600:
+        minutes, rest = divmod(whole_seconds, 60)
         return message("{minutes} min {seconds} s", minutes=minutes, seconds=rest)
-    if seconds < 2 * 86400:
-        hours, rest = divmod(round(seconds / 60), 60)
+    whole_minutes = round(seconds / 60)
+    if whole_minutes < 2 * 24 * 60:
+        hours, rest = divmod(whole_minutes, 60)
         return message("{hours} h {minutes} min", hours=hours, minutes=rest)
     if seconds < 2 * YEAR:
         return message("{days:,} days", days=round(seconds / 86400))

@@ -570,13 +570,14 @@ def _first_difference(old: Any, new: Any, name: str) -> tuple[str, str, str]:
     name: of the values compared, "" for whole plans.
     """
     if isinstance(old, dict) and isinstance(new, dict):
-        for key in old:
-            if old[key] != new.get(key):
+        # those of the old plan first, then those that only the new one has
+        for key in dict.fromkeys((*old, *new)):
+            if old.get(key) != new.get(key):
                 if name:
                     key_name = f"{name}.{key}"
                 else:
                     key_name = key
-                return _first_difference(old[key], new.get(key), key_name)
+                return _first_difference(old.get(key), new.get(key), key_name)
     if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
         for index, (old_entry, new_entry) in enumerate(zip(old, new, strict=True)):
             if old_entry != new_entry:

@@ -126,3 +126,9 @@ def test_what_the_scale_step_says_is_true_of_the_model() -> None:
     ):
         assert sentence in said
         assert sentence not in plain
+
+
+@pytest.mark.parametrize("view", [View(width=60), View(width=60, ascii=True)])
+def test_a_curve_of_one_point_has_its_mark(view: View) -> None:
+    plot, _, _ = curves([Series("one", ((3.0, 5.0),))], view).plain.rpartition("\n")  # no legend
+    assert plot.count("o" if view.ascii else "●") == 1

@@ -523,3 +523,30 @@ def test_a_figure_says_how_many_heads_it_leaves_out(asked: tuple[str, ...]) -> N
     assert [box.text for box in drawing.boxes if "shown" in box.text] == [
         "20 of 32 heads shown, those furthest from 0"
     ]
+
+
+def test_a_curve_of_one_point_is_seen() -> None:
+    def longest_path(line: list[tuple[float, float]]) -> float:
+        """How wide the curve itself is, in points."""
+        drawing = Drawing()
+        draw_curves(drawing, [("one", line), ("two", [(1, 1), (9, 9)])], 0, "x", "y")
+        (curve,) = [
+            piece for piece in drawing.pieces if LIGHT.series[0] in piece and "<path" in piece
+        ]
+        xs = [float(x) for x in re.findall(r"[ML ]([\d.]+)[ ,][\d.]+", curve)]
+        return max(xs) - min(xs)
+
+    assert longest_path([(3, 5)]) > 2
+    assert longest_path([(1, 5), (9, 5)]) > 50
+
+
+@pytest.mark.parametrize(("mono", "bold"), [(False, False), (False, True), (True, False)])
+def test_each_piece_of_a_text_begins_where_the_one_before_ends(mono: bool, bold: bool) -> None:
+    """An emoji of several characters is a piece of its own."""
+    family = "👩\u200d👩\u200d👧"
+    whole = Drawing(mono=mono)
+    whole.text(0, 0, f"many letters {family}", bold=bold)
+    alone = Drawing(mono=mono)
+    alone.text(0, 0, "many letters ", bold=bold)
+    begins = float(re.findall(r'<text x="([\d.]+)"', whole.pieces[1])[0])
+    assert begins == pytest.approx(alone.boxes[0].right, abs=0.01)

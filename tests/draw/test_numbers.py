@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attncli.draw.numbers import missed_by_intervals, percent, softmax_percent
+from attncli.draw.numbers import missed_by_intervals, percent, softmax_percent, writer
 from attncli.draw.view import View
 from attncli.features.effects.targets import probability_text
 from attncli.language import say
@@ -41,3 +41,10 @@ def test_a_weight_beside_others_is_never_the_whole() -> None:
 )
 def test_a_probability_is_no_whole_and_no_power_of_ten(probability: float, text: str) -> None:
     assert probability_text(probability) == text
+
+
+@pytest.mark.parametrize(("values", "text"), [([-0.0, 2e6], "0.00e+00"), ([-0.0, 2.0], "0.00")])
+def test_a_negative_zero_is_a_zero_in_either_notation(values: list[float], text: str) -> None:
+    write = writer(values, 2)
+    assert write(-0.0) == text
+    assert write(-values[1]).startswith("-2")

@@ -16,6 +16,7 @@ from walking import SENTENCE, decoder, pressed, seeded
 from attncli.draw.safe import cells
 from attncli.draw.view import View
 from attncli.explore.explorer import Explorer
+from attncli.explore.frame import _connector
 from attncli.explore.loaded_run import LiveSource
 from attncli.explore.state import State
 from attncli.inputs.token import Token
@@ -198,3 +199,15 @@ def test_words_that_the_model_does_not_know_are_marked_and_told(size: tuple[int,
         assert "吃?" in shown
         assert "香蕉?" in shown
         assert told.replace(" ", "") in shown
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_the_lines_between_words_are_the_same_in_ascii(is_turned: bool) -> None:
+    """Sign by sign; only corners are all a plus."""
+    plain = str.maketrans("─│┌┐┬└┘┴├┤┼▸", "-|+++++++++>")
+    for row in range(6):
+        drawn, plainly = (
+            _connector(row, 2, [0, 4], View(ascii=ascii), is_turned=is_turned)
+            for ascii in (False, True)
+        )
+        assert drawn.translate(plain).replace("--> ", "--->") == plainly

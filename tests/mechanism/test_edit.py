@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import attncli
 from attncli import Edit, KnockOut, Zero
 from attncli.arrays.backend import choose
-from attncli.mechanism.edit import SITES, apply_edits
+from attncli.mechanism.edit import SITES, apply_edits, edits_by_place
 from tests.small_gpt2 import small_gpt2
 
 TEXT = "the cat sat on the mat"
@@ -233,3 +234,13 @@ def test_edits_of_places_that_a_model_lacks_are_refused():
         alone.trace(TEXT, edits=[Edit(0, "mlp_out", abs)])
     with pytest.raises(attncli.AttnError, match="some rows at a time"):
         alone.trace(TEXT, rows=2, edits=[Edit(0, "pattern", abs)])
+
+
+def test_a_parallel_block_without_a_feed_forward_part_has_a_stream_after_attention(model):
+    """There nothing reads beside attention: the stream after it is made, and can be edited."""
+    block = model.spec.blocks[0]
+    edits = [Edit(0, "resid_mid", lambda x: x)]
+    alone = replace(block, parallel=True, mlp=None)
+    assert edits_by_place(edits, [alone], 0) == {(0, "resid_mid"): edits}
+    with pytest.raises(attncli.AttnError, match=r"no resid_mid\.0"):
+        edits_by_place(edits, [replace(block, parallel=True)], 0)

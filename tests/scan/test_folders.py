@@ -202,3 +202,18 @@ def test_every_type_that_the_help_names_scans(dtype, encoder, corpus, scanned, t
                 other["metrics"][name]["mean_texts"], rel=0.03, abs=0.03
             ), name
     assert dtype in ask("scan", "--help").out
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "difference"),
+    [
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, ("a.b", "1", "2")),
+        ({"a": {"b": 1, "c": 3}}, {"a": {"b": 1}}, ("a.c", "3", "None")),
+        ({"a": {"b": 1}}, {"a": {"b": 1, "c": 3}}, ("a.c", "None", "3")),
+        ({"a": [{}]}, {"a": [{"c": 3}]}, ("a[0].c", "None", "3")),
+    ],
+)
+def test_the_first_difference_of_plans_is_named(
+    old: dict[str, object], new: dict[str, object], difference: tuple[str, str, str]
+) -> None:
+    assert plan._first_difference(old, new, "") == difference

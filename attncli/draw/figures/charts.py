@@ -186,6 +186,9 @@ def draw_curves(
     for index, (name, line) in enumerate(lines):
         if line:
             places = [place(point) for point in line]
+            if len(places) == 1:  # a point alone: a short piece of a line, so that it is seen
+                (x, y) = places[0]
+                places = [(x - 2, y), (x + 2, y)]
             if dashed:
                 drawing.path(places, drawing.theme.ink, thick=1.3, dash=_dash_of_curve(index))
             else:

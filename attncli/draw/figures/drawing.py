@@ -249,12 +249,7 @@ class Drawing(Struct, frozen=True):
         rotation: degrees against the clock.
         ink: another colour.
         """
-        if self.mono:
-            wide = 0.6 * size * cells(text)  # in these typefaces letters are 0.6 of their height
-        else:
-            wide = width(text, size)
-            if bold:
-                wide *= BOLD
+        wide = self._width(text, size, bold=bold)
         # the share of the text that lies left of x
         left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
         # where a rotated text would reach is not worked out: whoever draws it leaves the room
@@ -288,7 +283,15 @@ class Drawing(Struct, frozen=True):
                 f' style="unicode-bidi:isolate">{safe_html(piece)}</text>',
                 y,
             )
-            x += width(piece, size)
+            x += self._width(piece, size, bold=bold)
+
+    def _width(self, text: str, size: float, *, bold: bool) -> float:
+        """About how wide a text of this type size is in this drawing's font, in points."""
+        if self.mono:
+            return 0.6 * size * cells(text)  # in these typefaces letters are 0.6 of their height
+        if bold:
+            return width(text, size) * BOLD
+        return width(text, size)
 
     def rectangle(
         self,

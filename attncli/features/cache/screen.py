@@ -342,7 +342,7 @@ def _answer_change_sentences(
     least = min(changed, key=lambda policy: abs(policy.change or 0.0))
     most = max(changed, key=lambda policy: abs(policy.change or 0.0))
     changes = {policy.policy: _fixed_or_dash(policy.change, signed=True) for policy in changed}
-    if abs(most.change or 0.0) <= LITTLE:  # 0.01 nats: the largest change is too small to tell
+    if abs(most.change or 0.0) < LITTLE:  # 0.01 nats: the largest change is too small to tell
         return [
             say(
                 view,

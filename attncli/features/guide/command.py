@@ -175,9 +175,11 @@ def _check_screen_options(
     nothing is drawn there."""
     silent = {"--markdown": markdown, "--notebook": notebook, "--html": html}
     options = [name for name, value in silent.items() if value]
-    if not options or output.color == "never":  # which asks for what is done anyway
+    if not options:
         return
     for screen_option in environment.options_without(DATA):
+        if screen_option == "--color" and output.color == "never":
+            continue  # which asks for what is done anyway
         what = message(
             "{option} is about the screen, and {format} draws none",
             option=screen_option,

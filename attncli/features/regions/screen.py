@@ -149,7 +149,7 @@ def regions_sentences(document: RegionsDocument, view: View) -> Iterator[str]:
             view,
             "No region lowers its log probability by more than 0.01 nats when it cannot be read.",
         )
-    idle = [effect for effect in measured[1:] if abs(effect.change or 0.0) <= LITTLE]
+    idle = [effect for effect in measured[1:] if abs(effect.change or 0.0) < LITTLE]
     if idle and -(measured[0].change or 0.0) > LITTLE:
         yield say(
             view,

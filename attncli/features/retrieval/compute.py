@@ -328,7 +328,7 @@ def _fetch_cost(model: Model, longest: int, passes: Sequence[PassCount]) -> Cost
 def read_needles(path: Path) -> list[tuple[str, str]]:
     """Needles from a file: a line each, the question, a tab and the answer. Raises InputError."""
     needles = []
-    for number, row in enumerate(_read_lines(path), 1):
+    for number, row in _read_lines(path):
         question, tab, answer = row.partition("\t")
         if not tab or not question.strip() or not answer.strip() or "\t" in answer:
             what = message("this line is no needle")
@@ -344,18 +344,19 @@ def read_needles(path: Path) -> list[tuple[str, str]]:
 
 def read_passages(path: Path) -> list[str]:
     """Passages of a haystack from a file, a line each. Raises InputError."""
-    return _read_lines(path)
+    return [row for _, row in _read_lines(path)]
 
 
-def _read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file that are not empty. Raises InputError."""
+def _read_lines(path: Path) -> list[tuple[int, str]]:
+    """The lines of a UTF-8 file that are not empty, each with its number in the file, from 1.
+    Raises InputError."""
     try:
         text = read_regular(path, what=message("a text file"), limit=TEXT_LIMIT).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
             "this text is not UTF-8", where=str(path), expected="UTF-8 text"
         ) from error
-    lines = [row for row in text.splitlines() if row.strip()]
+    lines = [(number, row) for number, row in enumerate(text.splitlines(), 1) if row.strip()]
     if not lines:
         raise InputError(
             "this file holds no lines", where=str(path), expected="at least one line with words"

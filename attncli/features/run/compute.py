@@ -53,7 +53,7 @@ from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.context import NO_INTERVENTIONS
 from attncli.mechanism.head_choice import NamedHeads, pairs_or_all
 from attncli.mechanism.mask import Hashed, Mask, shows_all
-from attncli.mechanism.spec import ADDED, Attention, Recurrence, Spec
+from attncli.mechanism.spec import ADDED, Attention, Block, Recurrence, Spec
 from attncli.mechanism.trace import SAVED, SQUARE, LayerTrace
 from attncli.mechanism.trace import STAGES as DECLARED
 from attncli.models.estimate import (
@@ -157,7 +157,6 @@ def cost_of(
     # count numbers of the document, numbers held to the end (in the document, or to be saved), and
     # the most scores of one layer
     layers = spec.attending(request.layers)
-    attentions = [spec.blocks[layer].attention for layer in layers]
     item = SCORE_ITEM[dtype]  # bytes of a number of the document
     if request.query is not None:
         row_count = 1
@@ -167,16 +166,18 @@ def cost_of(
     numbers = 0
     answer_numbers = 0
     most_scores = 0
-    for attention in attentions:
+    for layer in layers:
+        block = spec.blocks[layer]
+        attention = block.attention
         heads = len(numbers_of(request.heads, attention.heads))
         mixed_width = heads * attention.v_dim
         # `wide`: numbers in arrays as wide as the heads' outputs or as a token vector;
         # `square_arrays`: arrays [query, key] of each head in the document: scores and weights, and
         # each stage that is square
         if request.stages:
-            # with a row per query: of the heads q, mixed and output, of the layer some four arrays
-            # such as its output; with a row per token: k and v, and hidden
-            wide = row_count * (3 * mixed_width + 4 * spec.d_model)
+            # with a row per query: of the heads q, mixed and output, and what the layer keeps of
+            # all heads; with a row per token: k and v, and hidden
+            wide = row_count * (3 * mixed_width + _layer_width(block, spec.d_model))
             wide += count * (2 * mixed_width + spec.d_model)
             square_arrays = 2 + len(SQUARE)
         else:
@@ -258,6 +259,19 @@ def with_next_token(
     if not is_decoder:
         return expected
     return with_predictions(expected, spec, 1, dtype, sizes)  # of one position, the last
+
+
+def _layer_width(block: Block, d_model: int) -> int:
+    """How many numbers the stages of a layer that belong to no single head hold for a query, the
+    layer's output and what leaves it included."""
+    width = 3 * d_model  # `output`, `out`, and the vectors that leave the layer
+    width += block.attention.heads * block.attention.v_dim  # `concat`
+    reads_with_attention = block.parallel and block.mlp is not None
+    if block.residual and not reads_with_attention:
+        width += d_model  # `sum`
+    if "attn.sum" in block.norms and not reads_with_attention:
+        width += d_model  # `norm`
+    return width
 
 
 def _square_count(attention: Attention) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import resting_model
+from msgspec.structs import replace
 
 from attncli.draw.lines import Lines
 from attncli.draw.view import View
@@ -66,3 +67,11 @@ def test_a_cache_of_weights_that_are_not_learned_is_told_as_before() -> None:
     document = cache(resting_model.model(source="file"), TEXT, ["sinks:1,3"])
     assert not document.rest
     assert "rests" not in " ".join(cache_sentences(document, View(width=300)))
+
+
+@pytest.mark.parametrize(("change", "is_less"), [(0.0099, True), (0.01, False), (-0.01, False)])
+def test_less_than_a_hundredth_of_a_nat_is_less(change: float, is_less: bool) -> None:
+    document = cache(resting_model.model(), TEXT, ["sinks:1,3"], target="a")
+    policies = [replace(policy, change=change) for policy in document.policies]
+    said = " ".join(cache_sentences(replace(document, policies=policies), View(width=300)))
+    assert ("by less than 0.01 nats" in said) == is_less

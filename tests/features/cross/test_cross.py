@@ -211,9 +211,11 @@ def test_a_query_that_sees_special_tokens_alone_is_aligned_with_none() -> None:
     assert "(special tokens alone)" in cross_alignment(document, VIEW).plain
 
 
-def test_a_count_of_links_below_one_is_refused() -> None:
-    with pytest.raises(attncli.AttnError, match="top is 0"):
-        attncli.cross(attncli.load(seed=0), "a b", "c d", top=0)
+@pytest.mark.parametrize("top", [0, -3])
+def test_a_count_of_links_below_one_is_refused(top: int) -> None:
+    with pytest.raises(attncli.AttnError, match=f"top is {top}") as error:
+        attncli.cross(attncli.load(seed=0), "a b", "c d", top=top)
+    assert error.value.expected == "at least 1"
 
 
 def encoder_decoder(folder: Path, family: str = "bart") -> Model:

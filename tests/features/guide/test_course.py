@@ -128,3 +128,13 @@ def test_commands_before_the_first_section_are_a_notebook(tmp_path: Path) -> Non
 def test_commands_of_a_page_are_broken_to_the_width_and_outputs_are_not() -> None:
     page = html_page("# A\n\n```console\n$ attn run 'a b'\na  $ 1\n$ attn next\n```\n", "en")
     assert "<span>$ attn run 'a b'</span>\na  $ 1\n<span>$ attn next</span>\n" in page
+
+
+@pytest.mark.parametrize("option", ["--ascii", "--color=always"])
+def test_an_option_about_the_screen_is_refused_beside_markdown(option: str) -> None:
+    answer = ask("guide", "sink", "--markdown", option)
+    assert (answer.code, answer.out) == (2, "")
+    beside = ask("guide", "sink", "--markdown", "--color", "never", "--ascii")
+    assert (beside.code, beside.out) == (2, "")
+    assert "--ascii is about the screen" in beside.err
+    assert ask("guide", "sink", "--markdown", "--color", "never").code == 0

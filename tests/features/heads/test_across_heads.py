@@ -230,3 +230,7 @@ def test_composition_stands_out_against_chance() -> None:
     assert random_composition(before, tuned) == chance
     pairs = compositions([before, tuned, reads])
     assert [(a, b) for a, b, _ in pairs] == [(before, tuned), (before, reads)]
+
+
+def test_no_heads_have_no_distances() -> None:
+    assert head_distances(np.zeros((0, 5, 5))).shape == (0, 0)

@@ -368,3 +368,10 @@ def test_one_run_tells_every_step(model: Any) -> None:
         assert found.keys() == alone.keys()
         for term, values in alone.items():
             assert found[term] == pytest.approx(values, abs=1e-12)
+
+
+def test_a_line_that_is_no_needle_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
+    (tmp_path / "needles.tsv").write_text("who?\tme\n\n  \nno needle\n")
+    with pytest.raises(InputError) as error:
+        compute.read_needles(tmp_path / "needles.tsv")
+    assert str(error.value.where).endswith("needles.tsv, line 4")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,3 +93,28 @@ def test_layers(wanted: RunRequest, dtype: str, llama: Path) -> None:
     model = attncli.load(llama, dtype=dtype, backend="numpy")
     took(model, "", wanted)
     assert 0.7 < took(model, "", wanted) < 2
+
+
+def numbers_in(value: object) -> int:
+    """How many numbers lists and dictionaries hold."""
+    if isinstance(value, dict):
+        return sum(map(numbers_in, value.values()))
+    if isinstance(value, list):
+        return sum(map(numbers_in, value))
+    return 1
+
+
+@pytest.mark.parametrize("family", ["llama", "bert", "gpt_neox"])
+@pytest.mark.parametrize("query", [None, 3])
+def test_stages_are_counted_number_by_number(
+    family: str, query: int | None, tmp_path: Path
+) -> None:
+    """Families whose norms lie before attention, after it, and which read beside it."""
+    model = attncli.load(make(CASES[family], tmp_path))
+    tokens = model.tokenizer.ids_to_tokens([7, 3, 50, 11, 28])
+    wanted = RunRequest(stages=True, query=query)
+    pieces = json_pieces(_measured_run(model, "", tokens, wanted))
+    layers = json.loads(b"".join(pieces))["layers"]
+    names = sum(1 + len(layer["heads"]) for layer in layers)  # of layers and heads
+    expected = cost(model, len(tokens), wanted, is_saved=False).numbers
+    assert numbers_in(layers) - names == expected
