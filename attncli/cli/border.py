@@ -19,12 +19,13 @@ from contextlib import (
 from difflib import get_close_matches
 from io import StringIO
 from itertools import takewhile
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
 from attncli.cli.environment import Environment
 from attncli.errors import AttnError, ExitCode, LimitError, UsageError
-from attncli.language import language_of, languages, message
+from attncli.language import language_of, languages, message, translate
 
 if TYPE_CHECKING:
     from typer.exceptions import TyperException
@@ -69,6 +70,7 @@ def run_guarded(
         if environment.debug:
             raise
         our_error = _attn_error(error)
+        our_error.hint = _whole_hint(our_error, arguments, environment.lang)
         environment.report(our_error)
         return our_error.exit_code
     except BaseException as error:
@@ -119,6 +121,28 @@ def _attn_error(error: Exception) -> AttnError:
         hint="the same command with --debug, and report it",
         what=what,
     )
+
+
+SAMPLES = "sample_inputs"
+"""The folder of examples, which the guide's commands read: in the repository, not installed."""
+
+
+def _whole_hint(error: AttnError, arguments: Sequence[str], lang: str) -> str:
+    """The error's hint; a command in it has `--lang` where the command line has it, and a sample
+    that is not in this folder is said to be in the repository."""
+    from attncli.inputs.files import is_there
+
+    names_sample = re.search(rf"(?<![\w/.-]){SAMPLES}/", f"{error.where} {error.what}")
+    if names_sample and not error.hint and not is_there(Path(SAMPLES)):
+        return message("the same in the folder of attn's repository, which holds sample_inputs")
+    # a hint that has a translation is a sentence; words after ` -- ` are no options
+    is_command = error.hint == "attn --help" or re.match("attn [a-z]", error.hint) is not None
+    has_option = any(argument.partition("=")[0] == "--lang" for argument in arguments)
+    if not is_command or not has_option or lang == "en":
+        return error.hint
+    if translate(error.hint, lang) != error.hint or re.search(" (--|--lang) ", error.hint):
+        return error.hint
+    return f"{error.hint} --lang {lang}"
 
 
 def _answer(arguments: Sequence[str], environment: Environment) -> int:

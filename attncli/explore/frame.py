@@ -267,6 +267,25 @@ def _weight_sentences(scene: Scene) -> list[str]:
     return [say(view, sentence)]
 
 
+def _is_itself(scene: Scene, others: list[int]) -> bool:
+    """Whether the one word at the other end of the chosen word's link is that word itself.
+
+    others: by index, the words at the other end.
+    """
+    return scene.loaded_run.record.sides.is_one_text and others == [scene.state.word]
+
+
+def _looked_at_sentence(query: str, key: str, weight: float, view: View, *, itself: bool) -> str:
+    """A sentence that says which query looks at a key most.
+
+    itself: whether that is the key's own query.
+    """
+    template = message("{query} looks at {key} most: {share} of its weight.")
+    if itself:
+        template = message("{query} gets most from itself: {share} of its weight.")
+    return say(view, template, query=query, key=key, share=percent(weight))
+
+
 def _look_sentences(scene: Scene) -> list[str]:
     """Sentences on what the chosen word looks at most or, turned, which word looks at it most; an
     empty list where no weights are known.
@@ -308,16 +327,8 @@ def _look_sentences(scene: Scene) -> list[str]:
     # the strongest link, or that there is none above all others
     if state.is_turned:
         query = _word_text(loaded_run, far_side[first], view)
-        share = percent(weights[first])
-        return [
-            say(
-                view,
-                "{query} looks at {key} most: {share} of its weight.",
-                key=word_text,
-                query=query,
-                share=share,
-            )
-        ]
+        is_own = _is_itself(scene, [first])
+        return [_looked_at_sentence(query, word_text, float(weights[first]), view, itself=is_own)]
     visible_count = int(np.count_nonzero(weights > 0))  # the first is one of them
     if is_nearly_even(float(weights[first]), visible_count) and not rest_sentences:
         spread = message(
@@ -335,7 +346,8 @@ def _look_sentences(scene: Scene) -> list[str]:
     keys = [
         (_word_text(loaded_run, far_side[index], view), float(weights[index])) for index in indices
     ]
-    return [looks_most_sentence(word_text, keys, view), *rest_sentences]
+    is_own = _is_itself(scene, indices)
+    return [looks_most_sentence(word_text, keys, view, itself=is_own), *rest_sentences]
 
 
 def _rested_sentences(scene: Scene, query: str) -> list[str]:

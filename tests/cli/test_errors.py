@@ -306,3 +306,41 @@ def test_no_encoding_is_guessed_from_bytes_that_are_not_utf8(encoding: str, tmp_
     assert "iconv -f ENCODING" in answer.err
     said = answer.err.replace("with GB18030, SHIFT_JIS or LATIN1, say", "")
     assert not any(name in said.lower() for name in ("latin", "gb18030", "shift_jis", "cp1252"))
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("--lang", "zh", "--help", "WRONG"), "attn --help --lang zh"),
+        (("run", "--nothing", "--lang=zh"), "attn run --help --lang zh"),
+        (("run", "a", "b", "--lang", "zh"), "attn run 'a b' --lang zh"),
+        (("learn", "inductoin", "--lang", "zh"), "attn learn induction --lang zh"),
+        (("run", "a", "–query", "b", "--lang", "zh"), "attn run a --query b --lang zh"),
+        (("heds", "--lang", "en"), "attn --help"),
+        (("heds",), "attn --help"),
+        (("--show-completion", "nosh", "--lang", "zh"), "attn --show-completion bash"),
+    ],
+)
+def test_a_command_to_try_keeps_the_language_of_the_command_line(
+    words: tuple[str, ...], hint: str
+) -> None:
+    line = ask(*words).err.splitlines()[-1]
+    assert re.split("[:：] ?", line, maxsplit=1)[1] == hint
+
+
+def test_a_language_of_the_environment_needs_no_option_in_a_command_to_try() -> None:
+    assert ask("heds", ATTN_LANG="zh").err.endswith("可试：attn --help\n")
+
+
+def test_a_missing_sample_is_said_to_be_in_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "attn's repository"
+    sample = ("run", "a", "--weights", "sample_inputs/humpty.safetensors")
+    monkeypatch.chdir(tmp_path)
+    assert said in ask(*sample).err
+    assert said in ask("run", "--file", "sample_inputs/corpus.txt").err
+    for path in ("other.txt", "my_sample_inputs/a.txt", "/nowhere/sample_inputs/a.txt"):
+        assert said not in ask("run", "--file", path).err
+    (tmp_path / "sample_inputs").mkdir()
+    assert said not in ask(*sample).err

@@ -1078,8 +1078,8 @@ def _why_hashing_saves_nothing(document: CompareDocument, view: View) -> Iterato
         return
     yield say(
         view,
-        "A chunk, of {chunk} tokens here, looks at itself and the one before: a text of no more than"
-        " two chunks saves nothing. Try: --attention {hashing}",
+        "A chunk, of {chunk} tokens here, looks at itself and the one before, the first at the last:"
+        " a text of no more than two chunks saves nothing. Try: --attention {hashing}",
         chunk=chunk,
         hashing=f"reformer:{buckets},1,{smaller}",
     )

@@ -601,20 +601,7 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         """A key's text in quotes."""
         return quoted_token(document.tokens, key, view)
 
-    template = message("Averaged, {query} would look most at {key} ({weight}).")
-    if rest.any():
-        template = message(
-            "Averaged, {query} would look most at {key} ({weight}), with {rest}, where heads rest,"
-            " left out."
-        )
-    yield say(
-        view,
-        template,
-        query=name(document.query),
-        key=name(best),
-        weight=format_fixed(float(average[best]), 2),
-        rest=rest_names(document.tokens),
-    )
+    yield _average_sentence(document, best, float(average[best]), bool(rest.any()), view)
 
     # heads that look elsewhere, by index: a weight that is printed as 0.00 is no look, and one below
     # the average is not lost in it
@@ -653,6 +640,38 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
             entropy=format_fixed(document.average_entropy, 2),
             head_entropy=format_fixed(head_entropy, 2),
         )
+
+
+def _average_sentence(
+    document: MultiheadTopic, key: int, weight: float, has_rest: bool, view: View
+) -> str:
+    """The sentence on the key that the average of the heads looks at most.
+
+    weight: of that key in the average.
+    has_rest: whether keys where heads rest are left out.
+    """
+    is_own = key == document.query
+    template = message("Averaged, {query} would look most at {key} ({weight}).")
+    if is_own:
+        template = message("Averaged, {query} would look most at itself ({weight}).")
+    if has_rest:
+        template = message(
+            "Averaged, {query} would look most at {key} ({weight}), with {rest}, where heads rest,"
+            " left out."
+        )
+    if has_rest and is_own:
+        template = message(
+            "Averaged, {query} would look most at itself ({weight}), with {rest}, where heads rest,"
+            " left out."
+        )
+    return say(
+        view,
+        template,
+        query=quoted_token(document.tokens, document.query, view),
+        key=quoted_token(document.tokens, key, view),
+        weight=format_fixed(weight, 2),
+        rest=rest_names(document.tokens),
+    )
 
 
 def _lost_heads(places: Sequence[str], count: int, heads: int, view: View) -> str:

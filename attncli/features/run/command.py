@@ -149,7 +149,7 @@ def run(
     traces_of_batch: Iterator[BatchTraces | None] = repeat(None)  # each text runs by itself
     if batch:
         texts = list(request.texts(environment, text, single=single))
-        traces_of_batch = iter(_run_as_batch(loaded_model, texts, setup))
+        traces_of_batch = iter(_run_as_batch(loaded_model, texts, setup, environment))
 
     # what needs the weights of single tokens, which regions would sum
     # (a figure shows weights, that of a chat as well; where regions are named it shows regions)
@@ -302,14 +302,20 @@ def _check_weighing(model: Model, page: PageOptions, *, is_padded: bool) -> None
         raise UsageError(what, expected="no --padded, and a family that runs natively")
 
 
-def _run_as_batch(model: Model, texts: Sequence[Text], setup: RunSetup) -> list[BatchTraces]:
-    """Run all texts as one padded batch, and return each text's part. Raises LimitError before it
-    starts if the batch does not fit in memory."""
+def _run_as_batch(
+    model: Model, texts: Sequence[Text], setup: RunSetup, environment: Environment
+) -> list[BatchTraces]:
+    """Run all texts as one padded batch, and return each text's part; texts that need no padding
+    get a note. Raises LimitError before it starts if the batch does not fit in memory."""
     from attncli.features.run.compute import RunRequest, cost, run_batch
 
     tokens = [request.tokens_of(model, text) for text in texts]
     layers, heads = layers_and_heads(model, setup.model)
     longest = max(map(len, tokens))
+    if longest == min(map(len, tokens)) and len(texts) > 1:
+        environment.note(
+            message("{texts} texts of one length: nothing is padded", texts=len(texts))
+        )
     # as many times what the longest text needs; the weights are there once
     single = cost(model, longest, RunRequest(layers, heads, matrices=False), is_saved=True)
     request.refuse_memory(

@@ -644,8 +644,8 @@ def _chunk_notes(spec: Spec, tokens: int) -> list[str]:
         return []
     return [
         message(
-            "a chunk has {chunk} tokens here and looks at itself and the one before: the text has at"
-            " most two chunks, so that every pair is compared",
+            "a chunk has {chunk} tokens here and looks at itself and the one before, the first at the"
+            " last: the text has at most two chunks, so that every pair is compared",
             chunk=chunk,
         )
     ]

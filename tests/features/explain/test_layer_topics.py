@@ -203,6 +203,12 @@ def test_heads_add_up_to_the_output_and_their_average_is_no_more_certain() -> No
 ROLES = "The animal didn't cross the street because it was too tired"
 
 
+def test_an_average_that_looks_most_at_the_query_says_itself() -> None:
+    line = ("explain", "multihead", "humpty dumpty sat on", "--seed", "2", "--brief")
+    assert 'Averaged, "on" would look most at itself (0.46).' in ask(*line).out
+    assert "“on”给自己的权重最大（0.46）" in ask(*line, "--lang", "zh").out
+
+
 def test_two_roles_are_the_strongest_links_of_two_heads() -> None:
     """Against loops over MiniLM's weights: words by letters, no neighbours, nothing where it rests."""
     model = attncli.load("minilm")

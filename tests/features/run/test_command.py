@@ -77,6 +77,16 @@ def test_a_batch_gives_each_text_what_it_has_alone() -> None:
     assert ask("run", "--lines", "--padded", "--max-memory", "1kB", stdin=b"one\ntwo\n").code == 5
 
 
+@pytest.mark.parametrize(
+    ("texts", "note"),
+    [("a b\nc d\n", "2 texts of one length: nothing is padded"), ("a b\nc\n", "")],
+)
+def test_a_batch_of_texts_of_one_length_says_that_nothing_is_padded(texts: str, note: str) -> None:
+    answer = ask("run", "--lines", "--padded", "--brief", stdin=texts.encode())
+    assert ("padded" in answer.err) == bool(note)
+    assert note in answer.err
+
+
 def test_plain_rows_of_several_texts_say_which() -> None:
     rows = [
         row.split("\t")
