@@ -156,10 +156,11 @@ def test_the_headline_of_the_readme_is_one_of_the_rows() -> None:
     assert low is not None
     assert high is not None
     assert (
-        f"over {2 * facts} prompts made of {facts} facts, the given answer needs the fact asked for"
-        f" most in {2 * facts * needed:.0f} ({needed:.0%}), which gets most attention per token in"
-        f" {2 * facts * looked:.0f} ({looked:.0%}; difference {100 * more:.0f} points, 95% interval"
-        f" {100 * low:.0f} to {100 * high:.0f};"
+        f"Each of {2 * facts} prompts, made of {facts} facts, asks for one fact. In"
+        f" {2 * facts * needed:.0f} of them ({needed:.0%}) that fact is the one that the answer needs"
+        f" most; in {2 * facts * looked:.0f} ({looked:.0%}) it is the one that gets most attention per"
+        f" token. The difference is {100 * more:.0f} points (95% interval {100 * low:.0f} to"
+        f" {100 * high:.0f};"
     ) in readme
 
 

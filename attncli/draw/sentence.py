@@ -14,11 +14,11 @@ from msgspec import Struct, UnsetType
 from msgspec.structs import replace
 
 from attncli.draw.lines import FAINT, Line, Lines, Piece, fit_to_view, remark, stack
-from attncli.draw.numbers import percent
+from attncli.draw.numbers import LEAST_SHARE, percent, softmax_percent
 from attncli.draw.safe import cells, cut, label, safe, spell
 from attncli.draw.shaded_matrix import as_matrix, tint
 from attncli.draw.tables import PlacedLink
-from attncli.draw.token_names import MARK, claim_link
+from attncli.draw.token_names import MARK, claim_link, rest_names
 from attncli.draw.view import View
 from attncli.language import Message, listing, message, say
 
@@ -452,6 +452,34 @@ def strongest_link_sentence(
         share=percent(link.weight),
         layer=link.layer,
         head=link.head,
+    )
+
+
+MOST_OF_IT = 0.5
+"""More than this share of a head's weight where heads rest: the head is said to rest."""
+
+
+def resting_head_sentence(share: float, tokens: Sequence[TokenRow], view: View) -> str:
+    """The sentence that a head rests; "" where it does not.
+
+    share: of its weight, on keys where heads rest (put weight when they look for nothing).
+    """
+    if share <= MOST_OF_IT:
+        return ""
+    return say(
+        view,
+        "The head rests: {share} of its weight is on {rest}.",
+        share=softmax_percent(share, 2),
+        rest=rest_names(tokens),
+    )
+
+
+def no_link_sentence(view: View) -> str:
+    """The sentence in place of the strongest link where that has next to no weight."""
+    return say(
+        view,
+        "No link that counts has as much as {least} of a word's weight.",
+        least=percent(LEAST_SHARE),
     )
 
 

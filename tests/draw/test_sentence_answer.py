@@ -228,7 +228,7 @@ def test_a_comparison_of_scales_says_that_the_cost_is_the_same() -> None:
         "compare", "a b c", "--scale", "sqrt-dk", "--scale", "none", "--brief", width=200
     ).out
     assert "Output error: " in said
-    assert "Cost: A and B compute as many pairs, 9." in said
+    assert "Cost: A and B compute the same number of pairs, 9." in said
     assert "Cost" not in ask("compare", "a b c", "a b d", "--brief", width=200).out
 
 

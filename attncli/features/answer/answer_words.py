@@ -23,9 +23,9 @@ def leaf_name(document: AnswerDocument, effect: AnswerEffect, view: View) -> str
 
 def quoted_leaf(document: AnswerDocument, effect: AnswerEffect, view: View) -> str:
     """The region's name as sentences quote it. The tokens that lie in no region are called
-    "elsewhere", followed by the name that they have in JSON."""
+    "elsewhere", followed by what that is."""
     if document.regions[effect.region].name == REST:
-        return say(view, '"elsewhere" ({name} in the data)', name=REST)
+        return say(view, '"elsewhere" (the text in no region)')
     return quote_text(leaf_name(document, effect, view), view)
 
 

@@ -99,9 +99,8 @@ def page_words(document: AnswerDocument) -> dict[str, Message]:
         "subsets": message("over subsets"),
         "own": message(
             "A token of the answer has probability {own} with all regions (geometric mean). Attention:"
-            " the part of what the answer looks at besides where heads rest; even: even attention's."
-            " Change: of the mean log"
-            " probability a token, in nats.",
+            " the part of what the answer looks at besides where heads rest; even: what even attention"
+            " would give. Change: of the mean log probability a token, in nats.",
             own=share_text(document.answer.logprob),
         ),
         "shade.whole": message(

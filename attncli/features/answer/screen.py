@@ -188,15 +188,17 @@ def _effect_table(document: AnswerDocument, view: View) -> Lines:
         title = message("without the text of a region")
     own = share_text(document.answer.logprob)
     note = message(
-        "the probability of a token of the answer (geometric mean; {own} with all), and the change"
-        " of its logarithm in nats; attention of the answer on a region, and even attention's",
+        "a token: the probability of a token of the answer (geometric mean; {own} with all); change:"
+        " of its logarithm, in nats; attention: of the answer on the region; even: what even"
+        " attention would give it",
         own=own,
     )
     if is_learned(document.model.source):
         note = message(
-            "the probability of a token of the answer (geometric mean; {own} with all), and the"
-            " change of its logarithm in nats; attention of the answer on a region, and even"
-            " attention's, of what does not rest on {rest}",
+            "a token: the probability of a token of the answer (geometric mean; {own} with all);"
+            " change: of its logarithm, in nats; attention: of the answer on the region; even: what"
+            " even attention would give it; both as parts of what is not on {rest}, where heads"
+            " rest",
             own=own,
             rest=rest_names(document.tokens),
         )

@@ -992,7 +992,7 @@ def _output_and_cost(document: CompareDocument, view: View) -> Iterator[str]:
     a = sum(pair_count.a for pair_count in pairs)
     b = sum(pair_count.b for pair_count in pairs)
     if a and a == b:
-        yield say(view, "Cost: A and B compute as many pairs, {pairs}.", pairs=f"{a:,}")
+        yield say(view, "Cost: A and B compute the same number of pairs, {pairs}.", pairs=f"{a:,}")
         yield from _why_hashing_saves_nothing(document, view)
     elif a:
         ratio = percent(b / a, 1)

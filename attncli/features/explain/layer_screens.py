@@ -426,6 +426,8 @@ def mask_topic_rows(document: MaskTopic) -> Iterable[list[object]]:
 # The screen of the topic "multihead": each head's look, their outputs side by side, and what W_O
 # makes of them.
 
+HALF = 0.5
+"""A head with more than this share of a query's weight where heads rest is said to rest."""
 MOST_HEADS = 4
 """Heads of which the answer tells that they look elsewhere than their average."""
 SHOWN = 0.005
@@ -628,9 +630,15 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
         # heads that look where the average does: their key has more than attention spread evenly over
         # all keys that any head sees would give it
         even = 1 / int((rows > 0).any(axis=0).sum())
-        count = sum(keys[index] == best and rows[index][best] > even for index in looking)
-        yield _shared_look(heads, rows[:, best], count, view)
+        same_look = [index for index in looking if keys[index] == best and rows[index][best] > even]
+        yield _shared_look(heads, rows[:, best], same_look, view)
+        yield from _resting_heads(document, rows[:, rest].sum(axis=1), same_look, view)
 
+    yield from _entropy_sentences(document, view)
+
+
+def _entropy_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
+    """Yield that the average is less certain than its heads, where its entropy is higher."""
     head_entropy = float(np.mean(document.entropies))
     if document.average_entropy - head_entropy >= LESS:
         yield say(
@@ -693,15 +701,20 @@ def _lost_heads(places: Sequence[str], count: int, heads: int, view: View) -> st
     return say(view, template, count=count, heads=heads, places=head_list)
 
 
-def _shared_look(heads: Sequence[HeadPart], weights: NDArray, count: int, view: View) -> str:
+def _shared_look(
+    heads: Sequence[HeadPart], weights: NDArray, same_look: Sequence[int], view: View
+) -> str:
     """The sentence on how many heads look most at the key that the average looks at, and in which
-    head its weight is smallest and largest.
+    of them its weight is smallest and largest; of all heads where none does.
 
     weights: of that key in each head, [head].
-    count: of the heads that look at it most, and more than if they looked at all keys alike.
+    same_look: the heads, by index, that look at it most, and more than if they looked at all keys
+        alike.
     """
-    low = int(np.argmin(weights))
-    high = int(np.argmax(weights))
+    counted = same_look or range(len(heads))
+    low = min(counted, key=lambda index: weights[index])
+    high = max(counted, key=lambda index: weights[index])
+    count = len(same_look)
     template = message(
         "All {heads} heads look there; averaging loses how much weight each gives: from {least} "
         "(head {least_head}) to {most} (head {most_head})."
@@ -713,13 +726,13 @@ def _shared_look(heads: Sequence[HeadPart], weights: NDArray, count: int, view: 
         )
     if count < len(heads):
         template = message(
-            "{count} of {heads} heads look there; averaging loses how much weight each gives: from"
-            " {least} (head {least_head}) to {most} (head {most_head})."
+            "{count} of {heads} heads look there; averaging loses how much weight each of them"
+            " gives: from {least} (head {least_head}) to {most} (head {most_head})."
         )
     if count == 1:
         template = message(
-            "1 of {heads} heads looks there; averaging loses how much weight each gives: from"
-            " {least} (head {least_head}) to {most} (head {most_head})."
+            "1 of {heads} heads looks there, head {most_head} with {most} of its weight; averaging"
+            " loses which one."
         )
     if count == 0:
         template = message(
@@ -735,6 +748,38 @@ def _shared_look(heads: Sequence[HeadPart], weights: NDArray, count: int, view: 
         least_head=heads[low].head,
         most=format_fixed(float(weights[high]), 2),
         most_head=heads[high].head,
+    )
+
+
+def _resting_heads(
+    document: MultiheadTopic, resting: NDArray, same_look: Sequence[int], view: View
+) -> Iterator[str]:
+    """Yield which of the heads that do not look where the average does rest: more than half of
+    their weight is where heads put it when they look for nothing.
+
+    resting: the query's weight on such keys in each head, [head].
+    same_look: the heads, by index, that look where the average does.
+    """
+    names = [
+        say(
+            view,
+            "head {head} ({share} of its weight)",
+            head=part.head,
+            share=percent(float(share)),
+        )
+        for index, (part, share) in enumerate(zip(document.heads, resting, strict=True))
+        if index not in same_look and share > HALF
+    ]
+    if not names:
+        return
+    head_list = say(view, listing(names[:MOST_HEADS]))
+    if len(names) > MOST_HEADS:
+        head_list += say(view, " and {count} more", count=len(names) - MOST_HEADS)
+    yield say(
+        view,
+        "Resting on {rest}: {heads}.",
+        rest=rest_names(document.tokens),
+        heads=head_list,
     )
 
 

@@ -87,8 +87,11 @@ def _bottleneck_table(document: Seq2seqTopic, view: View) -> Lines:
     method = say(
         view,
         "Nothing is learned in this: random words, each marked with its place, are added up to one "
-        "vector; then each place is asked for, among {vocabulary} words. A trained encoder may pack "
-        "better than a sum, but its vector is as wide for a hundred words as for ten.",
+        "vector; then each place is asked for, among {vocabulary} words. A row counts {reads} of them or"
+        " more: with other words drawn, one vector's shares would be some points higher or lower. A"
+        " trained encoder may pack better than a sum, but its vector is as wide for a hundred words"
+        " as for ten.",
+        reads=min(row.reads for row in document.bottleneck),
         vocabulary=document.vocabulary,
     )
     return stack(body, remark(method, view))
@@ -166,12 +169,24 @@ def _bottleneck_sentence(document: Seq2seqTopic, view: View) -> str:
     """The sentence on how many random words can be read back, at the first length at which one
     vector gives back less than half of them, or at the longest."""
     rows = document.bottleneck
-    row = next((row for row in rows if row.vector < HALF), rows[-1])
+    row = next((row for row in rows if row.vector < HALF), None)
+    template = message(
+        "A demonstration with random vectors, not this run's, of {words} random words: the shortest"
+        " list tried of which one vector of width {width} gives back less than half, {vector}. A"
+        " search over {words} annotations gives back {search}, guessing among {vocabulary:,} words"
+        " {chance}."
+    )
+    if row is None:
+        row = rows[-1]
+        template = message(
+            "A demonstration with random vectors, not this run's, of {words} random words, the"
+            " longest list tried: one vector of width {width} gives back {vector}. A search over"
+            " {words} annotations gives back {search}, guessing among {vocabulary:,} words"
+            " {chance}."
+        )
     return say(
         view,
-        "A demonstration with random vectors, not this run's: of {words} random words one vector of "
-        "width {width} gives back {vector}, a search over {words} annotations {search}; guessing "
-        "among {vocabulary:,} words gives {chance}.",
+        template,
         words=row.words,
         width=document.width,
         vector=percent(row.vector),
@@ -189,21 +204,21 @@ def _context_sentence(document: Seq2seqTopic, view: View) -> str:
     if len(document.keys) == 1:
         return say(
             view,
-            "Every word that is said takes the same vector: one annotation leaves nothing to choose "
-            "from.",
+            "Every word that is said gets the same context vector: one annotation leaves nothing to "
+            "choose from.",
         )
     cosine = format_fixed(document.cosine, 2)
     if cosine == format_fixed(1.0, 2):
         return say(
             view,
-            "The words that are said take vectors that are nearly the same here (mean cosine between "
-            "two: {cosine}), as of one fixed vector.",
+            "The context vectors of the words that are said are nearly the same here (mean cosine of "
+            "two: {cosine}), as if there were one fixed vector.",
             cosine=cosine,
         )
     return say(
         view,
-        "Every word that is said takes a vector of its own (mean cosine between two: {cosine}); of "
-        "one fixed vector all would take the same (1).",
+        "The search gives every word that is said a context vector of its own (mean cosine of two: "
+        "{cosine}); one fixed vector would be the same for all (cosine 1).",
         cosine=cosine,
     )
 

@@ -314,8 +314,8 @@ def _count_sentence(document: FindDocument, visible: list[FoundHead], view: View
         )
     else:
         template = message(
-            "In none of the {heads} heads is {key} what {query} looks at most, not even with"
-            " {rest}, where heads rest, left out."
+            "In none of the {heads} heads is {key} what {query} looks at most, with {rest}, where"
+            " heads rest, left out."
         )
     return say(view, template, rest=rest_names(document.tokens), **places)
 

@@ -27,7 +27,7 @@ from attncli.draw.lines import (
     stack_spaced,
 )
 from attncli.draw.names import link_label
-from attncli.draw.numbers import percent
+from attncli.draw.numbers import LEAST_SHARE, percent
 from attncli.draw.region_tables import (
     has_regions,
     region_heads_part,
@@ -38,7 +38,9 @@ from attncli.draw.safe import cells, spell
 from attncli.draw.screen_header import header, shown_tokens
 from attncli.draw.sentence import (
     format_number,
+    no_link_sentence,
     not_learned_note,
+    resting_head_sentence,
     sentence,
     strongest_link_sentence,
     words,
@@ -295,12 +297,13 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
         return Lines()
 
     # the maps, the average last
+    names_layers = _names_layers(document)
     has_several_layers = len({head.layer for head, _ in head_weights}) > 1
     heads_shown = head_weights
     if not view.full:
         heads_shown = head_weights[:MAPS]
     maps = [
-        head_map(head.layer, head.head, weights, several=has_several_layers)
+        head_map(head.layer, head.head, weights, several=names_layers)
         for head, weights in heads_shown
     ]
     if document.average and len(maps) > 1:
@@ -319,6 +322,14 @@ def maps_part(document: HeadsDocument, view: View) -> Lines:
     if len(maps) > 1:
         average_note = _average_note(document)
     return stack(title, picture, remark(left_out_note, view), remark(average_note, view))
+
+
+def _names_layers(document: HeadsDocument) -> bool:
+    """Whether a head is named with its layer: where there are several layers, and where heads were
+    chosen out of a model of several."""
+    counts = Counter(head.layer for head in document.heads)
+    is_chosen = any(count < document.model.heads for count in counts.values())
+    return len(counts) > 1 or (is_chosen and document.model.layers > 1)
 
 
 def _average_note(document: HeadsDocument) -> str:
@@ -368,7 +379,7 @@ def metrics_part(document: HeadsDocument, view: View) -> Lines:
     # hold numbers, the first two of the layer and the head
     first_word = len(names) + 2
     name_columns = [1]
-    if len({head.layer for head in heads}) > 1:
+    if _names_layers(document):
         name_columns = [0, 1]
     words = _word_columns(heads, first_word)
     groups = _column_groups(name_columns, range(2, first_word), columns, rows, view)
@@ -975,8 +986,10 @@ def heads_sentences(document: HeadsDocument, view: View) -> list[str]:
     if links:
         link = max(links, key=lambda candidate: candidate.weight)
         ends = quoted_ends(document.tokens, document.tokens, link, view)
-        sentence = strongest_link_sentence(link, ends, view, several=True, others=links)
-        answer_sentences.append(sentence)
+        link_sentence = strongest_link_sentence(link, ends, view, several=True, others=links)
+        if link.weight < LEAST_SHARE:
+            link_sentence = no_link_sentence(view)
+        answer_sentences.append(link_sentence)
         kinds: Sequence[str] = document.links_leave_out or ()
         if not kinds and rest.any():
             kinds = rest_kinds(document.tokens)
@@ -1084,12 +1097,16 @@ def _whole_weights(document: HeadsDocument) -> Floats:
 
 def _resting_sentences(document: HeadsDocument, view: View) -> Iterator[str]:
     """Yield how many heads keep more than half of their weight on one and the same key, counted over
-    the queries that see several keys; nothing where no head does, for fewer than two heads, and
-    where the document holds no weights."""
+    the queries that see several keys; of a single head, the share of its weight where heads rest.
+    Nothing where no head does, and where the document holds no weights."""
     # the mean weight on each key, [head, key]; and how many heads have more than half on a key, by
     # key
     means = mean_received(_whole_weights(document))
-    if len(means) < 2 or not means.size:
+    if not means.size:
+        return
+    if len(means) == 1:
+        share = float(means[0, _tokens_at_rest(document)].sum())
+        yield resting_head_sentence(share, document.tokens, view)
         return
     head_counts = Counter(int(mean.argmax()) for mean in means if mean.max(initial=0.0) > HALF)
     if not head_counts:

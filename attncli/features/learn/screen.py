@@ -181,7 +181,7 @@ def _step_table(document: LearnDocument, view: View) -> Lines:
         "scores: the weight that rows give to the keys in question, of the head with most in"
         " the end"
     )
-    return table(
+    body = table(
         columns,
         rows,
         view,
@@ -190,6 +190,15 @@ def _step_table(document: LearnDocument, view: View) -> Lines:
         note=note,
         strong=len(rows) - 2,  # the last step: after it comes the row of chance
     )
+    return stack(body, remark(_meanings(document), view))
+
+
+def _meanings(document: LearnDocument) -> Message | str:
+    """The note on which keys the task's scores count; "" where their names say it."""
+    kind = _known_task(document.task)
+    if kind is None:
+        return ""
+    return listing((row.meaning for row in kind.scores if row.meaning), "; ")
 
 
 def _maps_before_and_after(document: LearnDocument, view: View) -> Lines:
@@ -308,6 +317,7 @@ def _length_table(document: LearnDocument, view: View) -> Lines:
         view,
         align=["right"] * len(columns),
         title=message("loss by the length of the text that was read"),
+        note=message("means over the texts of a length: of few texts they vary by chance"),
     )
 
 
@@ -562,12 +572,20 @@ def _others_sentences(row: BestHead, document: LearnDocument) -> list[Message]:
     return [message("So did {heads}.", heads=listing(names))]
 
 
+def _own_score(document: LearnDocument) -> str:
+    """The name of the score that is the task's own: the last of those that some head must reach, or
+    the last of all where any way will do."""
+    names = [row.score for row in document.runs[0].best]
+    needed = [name for name in names if name in document.forms]
+    return (needed or names)[-1]
+
+
 def _seeds_sentence(document: LearnDocument) -> Message:
     """A sentence on how many seeds learned the task, and in how many of them a head reached the
     threshold of the task's score."""
     count = len(document.runs)
     learned = sum(run.learned for run in document.runs)
-    name = document.runs[0].best[-1].score  # a task's own score is its last
+    name = _own_score(document)
     # all heads have the same threshold
     threshold = document.heads[0].scores[name].threshold
     best_values = [row.value for run in document.runs for row in run.best if row.score == name]

@@ -14,15 +14,18 @@ from msgspec import UNSET, Struct
 
 from attncli.documents.parts import RunHead
 from attncli.draw.lines import Lines, remark, sentences, stack
-from attncli.draw.numbers import percent
+from attncli.draw.numbers import LEAST_SHARE, percent
 from attncli.draw.sentence import (
+    MOST_OF_IT,
     SECOND,
     SMALLEST_SHARE,
     format_number,
     is_nearly_even,
     largest_weight,
     looks_most_sentence,
+    no_link_sentence,
     not_learned_note,
+    resting_head_sentence,
     sentence,
     strongest_link_sentence,
     words,
@@ -32,7 +35,7 @@ from attncli.draw.token_names import claim_link, not_counted, quoted_ends, quote
 from attncli.draw.view import View
 from attncli.features.run.document import RunDocument
 from attncli.language import Message, listing, message, say
-from attncli.measure.rest import rest_kinds, resting_keys
+from attncli.measure.rest import mean_received, rest_kinds, resting_keys
 
 if TYPE_CHECKING:
     from attncli.measure.row_facts import Bools
@@ -107,6 +110,9 @@ def _strongest_link_sentences(
         sentence = strongest_link_sentence(
             link, ends, view, several=has_several_heads, others=counted
         )
+        if link.weight < LEAST_SHARE:
+            answer_sentences.append(_resting_head(document, view))
+            sentence = no_link_sentence(view)
         answer_sentences.append(sentence)
         answer_sentences.append(not_counted(_kinds_left_out(document), tokens, view))
         if link.weight < _strongest_beyond_rest(document, head_links):
@@ -115,6 +121,20 @@ def _strongest_link_sentences(
             )
             answer_sentences.append(say(view, note))
     return answer_sentences
+
+
+def _resting_head(document: RunDocument, view: View) -> str:
+    """The sentence that the only head rests; "" for several heads, without weights, and where it
+    does not."""
+    heads = _heads(document)
+    if len(heads) != 1:
+        return ""
+    weights = np.nan_to_num(as_matrix(heads[0].weights))[:, : len(document.tokens)]
+    means = mean_received(weights[None])
+    if not means.size:
+        return ""
+    share = float(means[0, _tokens_at_rest(document)].sum())
+    return resting_head_sentence(share, document.tokens, view)
 
 
 def _tint_sentence(document: RunDocument) -> Message:
@@ -338,7 +358,8 @@ def _query_sentences(
     if is_nearly_even(first.weight, visible_count) and not rest.any():
         return [_even_sentence(query_text, first.weight, visible_count, view)]
     second = _second_link(query_links)
-    answer_sentences.append(_looks_sentence(document, query_text, first, second, several, view))
+    looks = _looks_sentence(document, query_text, first, second, several, view)
+    answer_sentences.append(_resting_query(document, query_text, first, view) or looks)
     answer_sentences.append(not_counted(kinds, document.tokens, view))
     if several:
         answer_sentences += _resting_sentences(document, query, first, view)
@@ -537,6 +558,30 @@ def _resting_sentences(
         )
     else:
         yield say(view, "Over all heads {share} of its weight rests on {rest}.", **places)
+
+
+def _resting_query(document: RunDocument, query_text: str, first: LayerHeadLink, view: View) -> str:
+    """The sentence on a query that gives next to nothing to keys that count, in the only head: how
+    much of its weight is where heads rest; "" where that is less than half.
+
+    first: its strongest link that counts.
+    """
+    heads = _heads(document)
+    if len(heads) != 1 or first.weight >= LEAST_SHARE:
+        return ""
+    row = np.nan_to_num(as_matrix(heads[0].weights))[0, : len(document.tokens)]
+    share = float(row[_tokens_at_rest(document)].sum())
+    if share <= MOST_OF_IT:
+        return ""
+    return say(
+        view,
+        "{query} rests in this head: {share} of its weight is on {rest}, and no link that counts has"
+        " as much as {least}.",
+        query=query_text,
+        share=percent(share),
+        rest=rest_names(document.tokens),
+        least=percent(LEAST_SHARE),
+    )
 
 
 def _looks_sentence(

@@ -284,7 +284,7 @@ def test_what_is_in_no_region_has_its_name_of_documents_beside_it() -> None:
     document["effects"] = document["effects"][:1]
     document["effects"][0] |= {"region": 2, "is_source": False}
     told = said(answer_sentences(answered(**document), WIDE))
-    assert 'without "elsewhere" (rest in the data) it falls' in told
+    assert 'without "elsewhere" (the text in no region) it falls' in told
 
 
 @pytest.mark.parametrize(

@@ -325,14 +325,19 @@ def test_heads_that_agree_lose_how_much_each_looks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "says"),
+    ("weight", "says", "resting"),
     [
-        (0.3, "All 12 heads look there; averaging loses how much weight each gives: from 0.30"),
-        (0.01, "11 of 12 heads look there; averaging loses how much weight each gives: from 0.01"),
+        (0.3, "All 12 heads look there; averaging loses how much weight each gives: from 0.30", ""),
+        (
+            0.01,
+            "11 of 12 heads look there; averaging loses how much weight each of them gives: from 0.60"
+            " (head 1) to 0.60",
+            "Resting on special tokens: head 0 (98% of its weight).",
+        ),
     ],
 )
 def test_a_head_that_rests_elsewhere_does_not_look_there(
-    weight: float, says: str, tmp_path: Path
+    weight: float, says: str, resting: str, tmp_path: Path
 ) -> None:
     """Its largest weight beside the special tokens may be small: less than an even share."""
     line = ("explain", "multihead", "the cat sat", "--model", "minilm", "--layer", "2")
@@ -344,7 +349,10 @@ def test_a_head_that_rests_elsewhere_does_not_look_there(
     document["average"] = rows.mean(axis=0).tolist()
     path = tmp_path / "heads.json"
     path.write_text(json.dumps(document))
-    assert f"{says} (head 0)" in " ".join(ask("view", str(path), "--brief").out.split())
+    said = " ".join(ask("view", str(path), "--brief").out.split())
+    assert f"{says} (head" in said
+    assert resting in said
+    assert ("Resting" in said) == bool(resting)
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,10 @@ def test_the_search_is_the_run_of_cross_and_said_with_its_numbers() -> None:
     said = " ".join(ask("explain", "seq2seq", *TEXTS, "--d-model", "16", "--brief").out.split())
     first = next(row for row in found["bottleneck"] if row["vector"] < 0.5)
     assert "A demonstration with random vectors, not this run's" in said
-    assert f"guessing among {found['vocabulary']} words gives 0.4%." in said  # 1 of 256
-    assert f"of {first['words']} random words one vector of width 16 gives back" in said
-    assert f"mean cosine between two: {found['cosine']:.2f}" in said
+    assert f"guessing among {found['vocabulary']} words 0.4%." in said  # 1 of 256
+    assert f"of {first['words']} random words: the shortest list tried" in said
+    assert "of which one vector of width 16 gives back less than half" in said
+    assert f"mean cosine of two: {found['cosine']:.2f}" in said
     assert ask("explain", "seq2seq", "--d-model", "16", "--json").json == found
     alone = ask("explain", "seq2seq", "le", "the cat", "--d-model", "16").out
     assert "mean cosine" not in alone
@@ -99,7 +100,7 @@ def test_one_text_alone_is_refused() -> None:
 @pytest.mark.parametrize(
     ("texts", "english", "chinese"),
     [
-        (("le chat noir", "cats"), "takes the same vector", "取到的都是同一个向量"),
+        (("le chat noir", "cats"), "gets the same context vector", "取到的都是同一个上下文向量"),
         (("the the the", "a b"), "nearly the same here", "几乎相同"),
     ],
 )

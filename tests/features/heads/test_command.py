@@ -114,3 +114,16 @@ def test_labels_have_a_column_where_they_were_asked_for() -> None:
     said = ("heads", "the cat", "--plain")
     assert "labels" not in ask(*said).out.splitlines()[0].split("\t")
     assert "labels" in ask(*said, "--labels").out.splitlines()[0].split("\t")
+
+
+def test_heads_chosen_out_of_several_layers_have_their_layer() -> None:
+    line = ("heads", "the cat sat", "--model", "minilm", "--metric", "sink", "--sort", "sink")
+    document = ask(*line, "--top", "1", "--json").json
+    (head,) = document["heads"]
+    shown = ask(*line, "--top", "1", "--show", "metrics,maps").out
+    assert f"layer {head['layer']} head {head['head']}\n" in shown
+    (names,) = [row for row in shown.splitlines() if row.startswith("layer ")]
+    assert names.split()[:2] == ["layer", "head"]
+    # of a layer that was asked for whole, the number of the head is enough
+    whole = ask(*line, "--layer", "2", "--show", "metrics").out
+    assert "layer" not in whole

@@ -143,3 +143,16 @@ def test_a_note_on_links_stands_only_beside_links() -> None:
     assert "top links leave out" in notes[TEXT]
     said = _said(heads(model, TEXT, all_links=True))
     assert "Not counted: the first token, where heads rest." in said
+
+
+def test_a_head_that_only_rests_has_no_strongest_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = _said(heads(resting_model.model(), TEXT, heads=[resting_model.RESTS]))
+    assert "The head rests: 97% of its weight is on the first token. The strongest link" in alone
+    monkeypatch.setattr(resting_model, "SHARP", 9.0)
+    document = heads(resting_model.model(), TEXT, heads=[resting_model.RESTS])
+    (rows,) = [np.asarray(head.weights) for head in document.heads]
+    assert rows[:, 1:].max() < 0.001
+    said = _said(document)
+    assert said.startswith("The head rests: >99.9% of its weight is on the first token.")
+    assert "No link that counts has as much as 0.1% of a word's weight." in said
+    assert "strongest link" not in said

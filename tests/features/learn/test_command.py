@@ -478,13 +478,21 @@ def test_a_head_of_no_seed_is_said_to_be_none(
     learned: tuple[bool, ...], values: tuple[float, ...], end: str
 ) -> None:
     runs = [
-        SimpleNamespace(learned=run, best=[BestHead(score="key", layer=0, head=0, value=value)])
+        SimpleNamespace(
+            learned=run,
+            # the task asks for a head of "value", whatever comes behind it
+            best=[
+                BestHead(score="value", layer=0, head=0, value=value),
+                BestHead(score="key", layer=0, head=0, value=1 - value),
+            ],
+        )
         for run, value in zip(learned, values, strict=True)
     ]
-    head = SimpleNamespace(scores={"key": SimpleNamespace(threshold=0.5)})
-    document: Any = SimpleNamespace(task="lookup", runs=runs, heads=[head])
+    scores = {"value": SimpleNamespace(threshold=0.5), "key": SimpleNamespace(threshold=0.5)}
+    head = SimpleNamespace(scores=scores)
+    document: Any = SimpleNamespace(task="lookup", runs=runs, heads=[head], forms=["value"])
     said = str(_seeds_sentence(document))
-    assert f"Of 2 seeds {end} a head that finds the key" in said
+    assert f"Of 2 seeds {end} a head that looks up the value" in said
     assert ("it was learned without one" in said) == (any(learned) and not any(values))
 
 

@@ -170,3 +170,16 @@ def test_every_link_listed_still_says_what_the_sentence_leaves_out() -> None:
     assert "without what is not counted" in answer
     free = run_answer(run(resting_model.model(source="file"), "cdbeac", all_links=True), WIDE).plain
     assert "ot counted: the first token" not in free
+
+
+def test_a_head_that_only_rests_has_no_strongest_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resting_model, "SHARP", 9.0)
+    model = resting_model.model()
+    assert _weights(model, "cdbeac")[RESTS, 1:, 1:].max() < 0.001
+    said = _said(run(model, "cdbeac", heads=[RESTS]))
+    assert said.startswith("The head rests: >99.9% of its weight is on the first token.")
+    assert "strongest link" not in said
+    query = _said(run(model, "cdbeac", heads=[RESTS], query="#5"))
+    assert "rests in this head: >99.9% of its weight is on the first token" in query
+    assert "looks most" not in query
+    assert "looks most" in _said(run(model, "cdbeac", heads=[SEEKS], query="#5"))

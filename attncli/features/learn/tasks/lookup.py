@@ -35,8 +35,18 @@ class Lookup(Task):
     """
     scores = (
         Score("previous", 0.25, message("a previous-token head")),
-        Score("value", 0.4, message("a head that looks up the value")),
-        Score("key", 0.4, message("a head that finds the key")),
+        Score(
+            "value",
+            0.4,
+            message("a head that looks up the value"),
+            message("value: from a letter that is asked for to the digit that stood after it"),
+        ),
+        Score(
+            "key",
+            0.4,
+            message("a head that looks at the same letter in the list"),
+            message("key: from a letter that is asked for to the same letter in the list"),
+        ),
     )
     forms = ("value",)
 

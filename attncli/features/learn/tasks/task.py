@@ -31,11 +31,13 @@ class Score(Struct, frozen=True):
 
     threshold: from where a head is said to do it.
     head: what such a head is called.
+    meaning: of which rows and keys the score is, where its name does not say it.
     """
 
     name: str
     threshold: float
     head: Message
+    meaning: Message | None = None
 
 
 class Reference(Struct, frozen=True):
