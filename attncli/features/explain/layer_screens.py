@@ -600,7 +600,9 @@ def _loss_sentences(document: MultiheadTopic, view: View) -> Iterator[str]:
     largest_weights = [float(row[key]) for row, key in zip(rows, keys, strict=True)]
 
     def name(key: int) -> str:
-        """A key's text in quotes."""
+        """A key's text in quotes; the query's own is called itself."""
+        if key == document.query:
+            return say(view, "itself")
         return quoted_token(document.tokens, key, view)
 
     yield _average_sentence(document, best, float(average[best]), bool(rest.any()), view)

@@ -207,6 +207,9 @@ def test_an_average_that_looks_most_at_the_query_says_itself() -> None:
     line = ("explain", "multihead", "humpty dumpty sat on", "--seed", "2", "--brief")
     assert 'Averaged, "on" would look most at itself (0.46).' in ask(*line).out
     assert "“on”给自己的权重最大（0.46）" in ask(*line, "--lang", "zh").out
+    line = ("explain", "multihead", "香 蕉", "--tokenizer", "whitespace", "--query", "香")
+    assert "head 1 at itself (0.89, averaged" in " ".join(ask(*line).out.split())
+    assert "第 1 头看自身（0.89" in ask(*line, "--lang", "zh").out
 
 
 def test_two_roles_are_the_strongest_links_of_two_heads() -> None:
@@ -281,6 +284,7 @@ def test_what_averaging_loses_is_the_answer() -> None:
     )
     assert f'Averaged, "dumpty" would look most at "{texts[best]}" ({average[best]:.2f}).' in told
     assert f"Averaging loses {len(apart)} of the 8 heads" in told
+    told = told.replace("at itself", 'at "dumpty"')
     named = re.findall(r'head (\d) at "(\w+)" \((0\.\d\d), averaged (0\.\d\d)\)', told)
     assert len(named) == min(len(apart), 4)
     for head, word, weight, left in named:
