@@ -292,7 +292,8 @@ def cross_sides(
     if query is not None:
         own = texts.queries if query_words is None else query_words.words
         others = texts.keys if key_words is None else key_words.words
-        first, stop = _chosen_span(own, query, others, is_query=True, note=note)
+        said = texts.said if query_words is None else None
+        first, stop = _chosen_span(own, query, others, is_query=True, said=said, note=note)
         query_place = first
         if stop - first > 1:
             span = [(first, stop)]
@@ -328,6 +329,7 @@ def _chosen_span(
     *,
     is_query: bool,
     note: Callable[[str], None],
+    said: Sequence[Token] | None = None,
 ) -> tuple[int, int]:
     """The span, (first, stop), of the tokens that a name stands for in one of two texts. Raises
     InputError where that text has none, and says so where the other one has.
@@ -335,19 +337,46 @@ def _chosen_span(
     others: the tokens of the other text.
     is_query: whether the first text is the one that looks.
     note: called with a sentence on how an ambiguous name was read.
+    said: of a decoder that reads its text one token late, what each token predicts.
     """
     try:
         return choose_span(tokens, name, note)
     except InputError:
         if name.startswith("#"):  # a number, which either text may have
             raise
-        try:
-            find_span(others, name)
-        except InputError:
-            pass
-        else:
+        if said is not None and _has(said, name):
+            raise _not_read_yet(tokens, said, name) from None
+        if _has(others, name):
             raise on_other_side(tokens, name, is_query=is_query) from None
         raise
+
+
+def _has(tokens: Sequence[Token], name: str) -> bool:
+    """Whether a text has what a name stands for."""
+    try:
+        find_span(tokens, name)
+    except InputError:
+        return False
+    return True
+
+
+def _not_read_yet(tokens: Sequence[Token], said: Sequence[Token], name: str) -> InputError:
+    """Make the error (the caller raises it) that a decoder says a word, the last one, and does not
+    read it, so that no row has its name.
+
+    tokens: those that the decoder reads.
+    said: what it is to say at each.
+    """
+    place = find_span(said, name).first
+    return InputError(
+        message("{name} is the last to be said, and no row reads it", name=repr(name)),
+        expected=message(
+            "the row of {row} (#{place}), where {name} is said",
+            place=place,
+            row=repr(readable_names(tokens)[place]),
+            name=repr(name),
+        ),
+    )
 
 
 def on_other_side(tokens: Sequence[Token], name: str, *, is_query: bool) -> InputError:

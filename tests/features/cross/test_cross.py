@@ -432,6 +432,10 @@ def test_what_a_decoder_says_stands_beside_what_it_has_read(tmp_path: Path) -> N
     screen = ask("cross", *texts, "--show", "alignment,answer").out
     cells = [line.split() for line in screen.splitlines()]
     assert ["2", "chat", "noir", "→", "1", "black"] in [row[:6] for row in cells]
+    last = ask("cross", *texts, "--query", "noir")
+    assert last.code == 3
+    assert "'noir' is the last to be said, and no row reads it" in last.err
+    assert "the row of 'chat' (#2), where 'noir' is said" in last.err
     link = document["links"][0]["query"]
     said = f'At "{document["queries"][link]["text"]}" the decoder is to say "{document["said"][link]}".'
     assert said in screen
