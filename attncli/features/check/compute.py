@@ -16,9 +16,9 @@ from attncli.mechanism.checked_arguments import checked
 from attncli.version import __version__
 
 YES_AND_NO = {
-    "yes": "yes", "true": "yes", "是": "yes", "对": "yes", "会": "yes",
+    "yes": "yes", "y": "yes", "true": "yes", "是": "yes", "对": "yes", "会": "yes",
     "看": "yes", "有": "yes", "能": "yes",
-    "no": "no", "false": "no", "否": "no", "不": "no", "不会": "no", "不是": "no",
+    "no": "no", "n": "no", "false": "no", "否": "no", "不": "no", "不会": "no", "不是": "no",
     "不看": "no", "没有": "no", "没": "no", "不能": "no",
 }  # fmt: skip
 """How a yes or a no may be written."""
@@ -31,7 +31,17 @@ NUMBERS = {
 }  # fmt: skip
 """Numbers that may be written as words."""
 UNITS = "倍个 "
-"""Behind a number in Chinese: so many times, so many things."""
+"""Behind a number word in Chinese: so many times, so many things."""
+STOPS = ".。!！ "
+"""Behind an answer that is written as a sentence."""
+ABOUT = re.compile("^(=|≈|~|≃|about |大?约) *")
+"""Before a number: that it is rounded."""
+UNIT = re.compile(r"(?<=[\d.]) *[^\W\d_]+$")
+"""Behind a number in digits: one word, such as keys, times or 倍."""
+THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
+"""A number whose thousands stand apart by commas."""
+NUMERAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?")
+"""A number in digits, without marks between its thousands."""
 FEWEST_DIGITS = 2
 """Of a rounded answer: one digit alone would make a guess right too often."""
 
@@ -125,9 +135,9 @@ def _marked_answer(
 def _reason(text: str, answer: Answer, question: Question) -> str:
     """The likely cause of a wrong answer: that it is of another kind than the right one, a known
     slip, or else the cause stated for the question."""
-    if answer.value in ("yes", "no") and text.casefold() not in YES_AND_NO:
+    if answer.value in ("yes", "no") and _word(text) not in YES_AND_NO:
         return message("The question is answered by yes or no.")
-    if not isinstance(answer.value, str) and _number(text) is None:
+    if not isinstance(answer.value, str) and not _readings(text):
         return message("This cannot be read as a number, such as 3, 0.5 or 50%.")
     for slip in answer.slips:
         if _is_same(text, slip.answer, answer.tolerance):
@@ -140,14 +150,20 @@ def _is_same(text: str, value: float | str, tolerance: float) -> bool:
     relative `tolerance` or correctly rounded to the digits that it has, two at least.
     """
     if isinstance(value, str):
-        word = text.casefold()
+        word = _word(text)
         if value in ("yes", "no"):
             return YES_AND_NO.get(word) == value
         return word == value.casefold()
-    number = _number(text)
-    if number is None:
-        return False
-    return math.isclose(number, value, rel_tol=tolerance) or _is_rounded(text, number, value)
+    return any(
+        math.isclose(number, value, rel_tol=tolerance) or _is_rounded(text, number, value)
+        for number in _readings(text)
+    )
+
+
+def _word(text: str) -> str:
+    """The word of an answer in small letters, without a full stop and without the place that
+    screens write before a token, as in `0 humpty`."""
+    return re.sub(r"^\d+ +", "", text.casefold().rstrip(STOPS))
 
 
 def _is_rounded(text: str, number: float, value: float) -> bool:
@@ -161,22 +177,38 @@ def _is_rounded(text: str, number: float, value: float) -> bool:
     return math.isclose(number, float(f"{value:.{len(digits)}g}"))
 
 
-def _number(text: str) -> float | None:
-    """The number of a text such as `0.66`, `66%`, `1,000`, `1/2`, `three`, `3个`, `e` or `exp(1)`;
-    None where it is none."""
+def _readings(text: str) -> list[float]:
+    """The numbers that a text such as `0.66`, `0,66`, `66%`, `1,000`, `1/2`, `three`, `3 keys`, `e`
+    or `exp(1)` can mean; none where it is no number, two where a comma stands before three digits.
+    """
     # NFKC turns full-width signs into those of ASCII
-    number_text = normalize("NFKC", text).replace(",", "").casefold().rstrip(UNITS)
-    if number_text in NUMBERS:
-        return float(NUMBERS[number_text])
+    number_text = normalize("NFKC", text).casefold().rstrip(STOPS)
+    number_text = ABOUT.sub("", number_text).replace("percent", "%")
+    number_word = number_text.rstrip(UNITS)
+    if number_word in NUMBERS:
+        return [float(NUMBERS[number_word])]
     exponential = re.fullmatch(r"exp\((.+)\)", number_text)
     try:
         if exponential is not None:
-            return math.exp(float(exponential[1]))
+            return [math.exp(number) for number in _decimals(exponential[1])]
         if number_text.endswith("%"):
-            return float(number_text[:-1]) / 100
+            return [number / 100 for number in _decimals(number_text[:-1])]
+        number_text = UNIT.sub("", number_text)
         if "/" in number_text:
             top, _, bottom = number_text.partition("/")
-            return float(top) / float(bottom)
-        return float(number_text)
-    except (ValueError, ArithmeticError):
-        return None
+            return [high / low for high in _decimals(top) for low in _decimals(bottom)]
+        return _decimals(number_text)
+    except ArithmeticError:
+        return []
+
+
+def _decimals(text: str) -> list[float]:
+    """The numbers that digits with marks between them can mean: a comma may stand before the
+    decimals or, like a blank, between thousands."""
+    numeral = re.sub(r"(?<=\d) (?=\d{3}(\D|$))", "", text.strip())
+    spellings = [numeral]
+    if THOUSANDS.fullmatch(numeral):
+        spellings.append(numeral.replace(",", ""))
+    if numeral.count(",") == 1 and "." not in numeral:
+        spellings.append(numeral.replace(",", "."))
+    return [float(spelling) for spelling in spellings if NUMERAL.fullmatch(spelling)]

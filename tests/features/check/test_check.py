@@ -51,6 +51,13 @@ def test_right_answers_are_right_however_they_are_written(marked) -> None:
         ("2", "3", False), ("1", "66%", True), ("1", "0.7", False), ("1", "0.65", False),
         ("9", "three", True), ("9", "三", True), ("9", "two", False),
         ("2", "exp(1)", True), ("2", "2.72倍", True), ("9", "3个", True), ("2", "2.75", False), ("2", "exp(x)", False),
+        ("1", "0,659", True), ("1", "0,66", True), ("1", "0，66", True), ("1", "65,9 %", True), ("2", "2,72", True),
+        ("2", "2,718", True), ("2", "2,8", False), ("1", "0,645", False), ("4", "64,0", True), ("4", "6,4", False),
+        ("7", "500 500", True), ("7", "500\u00a0500", True), ("7", "500,500.0", True), ("7", "500,5", False),
+        ("7", "5,005,00", False), ("7", "1,000,000", False), ("9", "3 keys", True), ("9", "3 of 4", False),
+        ("9", "4 keys", False), ("6", "64 dimensions", True), ("6", "= 64", True), ("1", "≈ 0.66", True),
+        ("1", "about 0.66", True), ("1", "约 0.66", True), ("2", "2.7 times", True), ("2", "2.7x", True),
+        ("1", "65.9 percent", True), ("1", "0.66.", True), ("9", "e", False), ("9", "three.", True),
     ],
 )  # fmt: skip
 def test_a_number_may_be_rounded_or_a_word(
@@ -65,7 +72,8 @@ def test_a_number_may_be_rounded_or_a_word(
     [
         ("5", "“humpty”", True), ("5", "「humpty」", True), ("5", "'humpty'", True), ("5", "“dumpty”", False),
         ("10", "看", False), ("10", "不看", True), ("8", "有", False), ("8", "没有", True),
-        ("8", "能", False), ("8", "“不能”", True),
+        ("8", "能", False), ("8", "“不能”", True), ("10", "No.", True), ("10", "n", True), ("8", "y", False),
+        ("5", "0 humpty", True), ("5", "humpty.", True), ("5", "3 on", False), ("10", "不看。", True),
     ],
 )  # fmt: skip
 def test_a_word_may_stand_in_quotes_and_a_yes_be_the_verb(
@@ -150,3 +158,11 @@ def test_without_answers_the_questions_are_listed() -> None:
 def test_what_is_no_answer_is_refused(marked, answers: object, told: str) -> None:
     refused = marked(answers)
     assert (refused.code, told in refused.err) == (3, True)
+
+
+def test_a_number_of_too_many_digits_is_refused_in_plain_words(tmp_path: Path) -> None:
+    file = tmp_path / "answers.json"
+    file.write_text('{"1": ' + "9" * 5000 + "}")
+    english, chinese = ask("check", str(file)), ask("check", str(file), "--lang", "zh")
+    assert (english.code, "a number has too many digits" in english.err) == (3, True)
+    assert (chinese.code, "位数太多" in chinese.err) == (3, True)
