@@ -239,6 +239,8 @@ def _tell_of_trained_model(words: Sequence[str], environment: Environment) -> No
 
 NO_NUMBER = re.compile(r"(?P<given>'.*') is not a valid (?P<kind>int|integer|float)\.?", re.DOTALL)
 """What Typer says of a value that is no number."""
+LACKS_VALUE = "requires an argument"
+"""What Typer says of an option that ends the line without its value."""
 
 
 def usage_error(error: TyperException) -> UsageError:
@@ -270,14 +272,21 @@ def usage_error(error: TyperException) -> UsageError:
             what = message("Missing option {name}", name=repr(parameter.opts[0]))
         return UsageError(what, hint=f"{path} --help")
 
-    # anything else but an option that does not exist
-    if name is None or context is None or type(error).__name__ != "NoSuchOption":
+    # an option at the end of the line, without its value
+    if type(error).__name__ == "BadOptionUsage" and LACKS_VALUE in error.message:
         expected = ""
-        if type(error).__name__ == "BadOptionUsage" and name in WORD_OPTIONS:
+        if name in WORD_OPTIONS:
             expected = message("a word, or a position in quotes: {option} '#3'", option=name)
         return UsageError(
-            error.format_message().rstrip("."), expected=expected, hint=f"{path} --help"
+            "{name} takes a value, and none is given",
+            expected=expected,
+            hint=f"{path} --help",
+            name=name,
         )
+
+    # anything else but an option that does not exist
+    if name is None or context is None or type(error).__name__ != "NoSuchOption":
+        return UsageError(error.format_message().rstrip("."), hint=f"{path} --help")
     return no_option(context, name)
 
 

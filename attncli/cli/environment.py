@@ -182,6 +182,16 @@ class Environment:
         return self.stdout_is_terminal and self.variables.get("TERM") != "dumb"
 
     @property
+    def can_draw_over(self) -> bool:
+        """Whether a new picture on standard output can take the place of the last one. In a
+        notebook a command has a terminal, but all that it writes stays below one another."""
+        return (
+            self.stdout_is_terminal
+            and self.variables.get("TERM") != "dumb"
+            and "JPY_PARENT_PID" not in self.variables  # which Jupyter's kernels have
+        )
+
+    @property
     def colors(self) -> str:
         """How many colours the terminal has: "truecolor" if `COLORTERM` says so, or where a file or
         a pipe takes what is written, "16" if `TERM` names one that has no more, else "256"."""

@@ -279,3 +279,13 @@ def test_no_command_ignores_that_there_is_no_mask(command: str, tmp_path: Path) 
     assert not any("own mask away" in text for text in own.json["warnings"])
     told = [{**answer.json, "warnings": [], "attention": None} for answer in (own, free)]
     assert told[0] != told[1]
+
+
+@pytest.mark.parametrize("option", ["--top", "--lang", "--show"])
+def test_an_option_that_ends_the_line_says_so_in_the_language_asked_for(option: str) -> None:
+    english = ask("run", "a b", option)
+    assert english.code == 2
+    assert english.err.startswith(f"error: {option} takes a value, and none is given\n")
+    chinese = ask("run", "a b", option, ATTN_LANG="zh").err
+    assert chinese.startswith(f"错误：{option} 需要一个值")
+    assert "requires" not in chinese

@@ -394,6 +394,8 @@ function putBack() {
 
 /** What a step does, in sentences that are true of the model. @param {string} step */
 function leads(step) {
+  const alone = shown.maps?.flat().length === 1; // then there is no other head to press
+  if (step === "heads" && alone) return [];
   const told = say(`lead.${step}`, { query: quoted(shown.query), key: quoted(strongest()) });
   if (step === "projections") return [told, ...(meta.rotated ? [say("lead.rotated")] : [])];
   if (step !== "scale") return told ? [told] : [];

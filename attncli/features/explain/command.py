@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
@@ -326,16 +325,16 @@ def _refuse_mask_names(words: Sequence[str]) -> None:
             parse_mask(word)
     except UsageError:  # one of them is no mask, so all are texts
         return
-    what = message("{names} are names of masks, and this takes texts")
+    names = listing(map(repr, words), " and ")
+    what = message("{names} are names of masks, and this takes texts", names=names)
     hint = f"attn mask {' '.join(words)}"
     if len(words) == 1:
-        what = message("{names} is the name of a mask, and this takes texts")
+        what = message("{names} is the name of a mask, and this takes texts", names=names)
         hint = f'attn explain mask "humpty dumpty sat on" --mask {words[0]}'
     raise UsageError(
         what,
         expected="a text in quotes; its mask after --mask",
         hint=hint,
-        names=listing(map(repr, words), " and "),
     )
 
 
@@ -995,6 +994,8 @@ def _topic_like(word: str) -> str | None:
 def _note_on_word(text: str) -> Message | None:
     """The note that a text of one word may be meant as a topic, as a word or a page of the guide, or
     as a command; None for any other text."""
+    from attncli.language.guide import spelling
+
     word = text.strip().lower()
     source_text = repr(text)
     topic = MEANT_TOPICS.get(word) or _topic_like(text)
@@ -1007,13 +1008,14 @@ def _note_on_word(text: str) -> Message | None:
     if not word or len(word) > LONGEST_WORD:
         return None
     names = _words_of_guide()
-    if word not in names and word in COMMANDS:
+    guide_word = spelling(text)
+    if guide_word not in names and word in COMMANDS:
         return message(
             "{source_text} is explained as a text; the command is attn {meant}",
             source_text=source_text,
             meant=word,
         )
-    if word in names or any(word in re.split("[ -]", name) for name in names):
+    if guide_word in names or any(guide_word in name.split() for name in names):
         return message(
             "{source_text} is explained as a text; what the word means: {command}",
             source_text=source_text,
@@ -1023,11 +1025,11 @@ def _note_on_word(text: str) -> Message | None:
 
 
 def _words_of_guide() -> set[str]:
-    """The words of the guide's glossary, in every language."""
+    """The words of the guide's glossary, in every language, as `spelling` writes them."""
     from attncli.language import languages
-    from attncli.language.guide import word_entries
+    from attncli.language.guide import spelling, word_entries
 
-    return set().union(*(word_entries(lang) for lang in languages()))
+    return {spelling(name) for lang in languages() for name in word_entries(lang)}
 
 
 class TextCommand(GroupedCommand):

@@ -207,9 +207,7 @@ def _text_of(name: str, lang: str) -> str | None:
 
     if name in guide_pages.PAGES:
         return guide_pages.page(name, lang)
-    entries = guide_pages.word_entries(lang)
-    word = name.strip().lower()
-    return entries.get(word)
+    return guide_pages.word_entry(name, lang)
 
 
 def _in_language_of(word: str, view: View, *, entries: bool) -> View:

@@ -54,16 +54,13 @@ def live_training(
     environment: Environment, view: View, request: LearnRequest, expected: float
 ) -> Iterator[Training]:
     """A context in which a training is shown: drawn where standard output is a terminal that can be
-    drawn on, elsewhere as a bar on standard error. Yields the `Training` that shows it.
+    drawn on, elsewhere as a bar on standard error; not at all with `--quiet`. Yields the `Training`
+    that shows it.
 
     expected: about how many seconds it takes; a note says so before the start where that is long.
     """
     # `machine`: a program reads what is written
-    is_drawn = (
-        environment.stdout_is_terminal
-        and environment.variables.get("TERM") != "dumb"
-        and not environment.machine
-    )
+    is_drawn = environment.can_draw_over and not environment.machine and not environment.quiet
     patience = WATCHED_PATIENCE if is_drawn else PATIENCE
     is_long = expected > patience
     if is_long:

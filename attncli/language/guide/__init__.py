@@ -6,6 +6,7 @@ run by a test.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 PAGES = (
@@ -49,3 +50,19 @@ def word_entries(lang: str) -> dict[str, str]:
         for name in names.replace(" · ", ", ").split(", "):
             entries.setdefault(name.lower(), entry)
     return entries
+
+
+def spelling(word: str) -> str:
+    """A word of the glossary as it is compared: in small letters, with a blank for each dash."""
+    return " ".join(re.sub("[-‐‑–—]", " ", word.lower()).split())
+
+
+def word_entry(word: str, lang: str) -> str | None:
+    """The Markdown of the glossary's entry on a word, whatever dashes it is typed with; None where
+    there is none."""
+    entries = word_entries(lang)
+    entry = entries.get(word.strip().lower())
+    if entry is not None:
+        return entry
+    by_spelling = {spelling(name): text for name, text in entries.items()}
+    return by_spelling.get(spelling(word))

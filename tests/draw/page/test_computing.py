@@ -300,6 +300,18 @@ def test_every_number_is_the_commands_whatever_is_changed(window: Opened) -> Non
 
 
 @pytest.mark.thorough
+def test_a_lone_head_offers_no_other_to_press(chromium: Any, tmp_path: Path) -> None:
+    words = "() => document.querySelector('#step-heads').innerText"
+    for heads in ("1", "2"):
+        file = tmp_path / f"{heads}.html"
+        assert ask("explain", "a b c", "--num-heads", heads, "--html", str(file)).code == 0
+        found = ready(chromium, file)
+        assert ("Press one to go to it" in found.value(words)) == (heads == "2")
+        found.clean()
+        found.page.context.close()
+
+
+@pytest.mark.thorough
 def test_a_single_weight_can_be_changed_and_put_back(window: Opened) -> None:
     before = column(window, "softmax", 4)
     for field, value in (("matrix", "k"), ("row", "3"), ("column", "1"), ("value", "9.5")):

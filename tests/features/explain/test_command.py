@@ -330,6 +330,8 @@ def test_masks_named_in_place_of_texts_are_refused() -> None:
     ):
         answer = ask("explain", "mask", *words)
         assert (answer.code, answer.out) == (2, "")
+        names = " and ".join(map(repr, words))
+        assert answer.err.startswith(f"error: {names} "), "names the masks"
         assert "and this takes texts" in answer.err
         assert way_out in answer.err
     assert ask("explain", "mask", "window", "causal").code == 0  # no mask is called window

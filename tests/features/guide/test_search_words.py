@@ -276,3 +276,20 @@ def test_a_word_that_the_guide_lacks_gets_a_short_answer(lang: str) -> None:
     assert answer.code == 2
     assert "learners, lessons" not in answer.err
     assert all(len(line) <= 80 for line in answer.err.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("typed", "entry"),
+    [
+        ("Jensen-Shannon", "Jensen–Shannon"),
+        ("jensen shannon", "Jensen–Shannon"),
+        ("cross attention", "cross-attention"),
+        ("log-probability", "log probability"),
+        ("attention", "self-attention"),
+    ],
+)
+def test_a_word_is_read_whatever_dash_or_blank_it_is_typed_with(typed: str, entry: str) -> None:
+    """A keyboard has no en dash."""
+    read = ask("guide", typed)
+    assert (read.code, read.out.strip().startswith(entry)) == (0, True), read.err
+    assert f"attn guide {typed}" in ask("explain", typed).err.replace("'", "")

@@ -999,3 +999,11 @@ def test_the_page_of_a_translator_has_rows_that_are_said_and_columns_that_were_r
     packed = re.search(r'id="maps"[^>]*>([^<]*)<', page)[1]
     maps = zlib.decompress(base64.b64decode(packed), wbits=-15)
     assert len(maps) == len(meta["maps"]) * 2 * len(meta["tokens"]) * len(meta["keys"])
+
+
+def test_a_training_is_drawn_only_where_a_picture_can_be_drawn_over() -> None:
+    """A cell of a notebook has a terminal, where every picture would stay below the last one."""
+    words = ("learn", "previous", "--steps", "3", "--brief")
+    assert "learning previous" in ask(*words, terminal=True, TERM="xterm").out
+    assert "learning previous" not in ask(*words, "--quiet", terminal=True, TERM="xterm").out
+    assert "learning" not in ask(*words, terminal=True, TERM="xterm", JPY_PARENT_PID="7").out
