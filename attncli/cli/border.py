@@ -239,8 +239,6 @@ def _tell_of_trained_model(words: Sequence[str], environment: Environment) -> No
 
 NO_NUMBER = re.compile(r"(?P<given>'.*') is not a valid (?P<kind>int|integer|float)\.?", re.DOTALL)
 """What Typer says of a value that is no number."""
-LACKS_VALUE = "requires an argument"
-"""What Typer says of an option that ends the line without its value."""
 
 
 def usage_error(error: TyperException) -> UsageError:
@@ -273,7 +271,7 @@ def usage_error(error: TyperException) -> UsageError:
         return UsageError(what, hint=f"{path} --help")
 
     # an option at the end of the line, without its value
-    if type(error).__name__ == "BadOptionUsage" and LACKS_VALUE in error.message:
+    if type(error).__name__ == "BadOptionUsage" and "requires" in error.message.split():
         expected = ""
         if name in WORD_OPTIONS:
             expected = message("a word, or a position in quotes: {option} '#3'", option=name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import stat
 import sys
 from collections.abc import Callable, Mapping
@@ -483,9 +484,13 @@ def _take_back(stream: BinaryIO, count: int) -> None:
             os.lseek(handle, end - count, os.SEEK_SET)
 
 
+ESCAPE_PATIENCE = 0.05
+"""Seconds in which what an arrow sends behind Escape has come, also over a network."""
+
+
 def read_key() -> str:
-    """Wait for a key at the terminal and return its character; "" at the end of the input. Where
-    the terminal cannot give single keys, a line is read."""
+    """Wait for a key at the terminal and return its character, of an arrow the several that it
+    sends; "" at the end of the input. Where the terminal cannot give single keys, a line is read."""
     try:
         import termios
         import tty
@@ -495,6 +500,10 @@ def read_key() -> str:
     terminal_settings = termios.tcgetattr(handle)
     try:
         tty.setcbreak(handle)  # keys come one by one, and are not shown
-        return os.read(handle, 1).decode("latin-1")  # in which every byte is a character
+        key = os.read(handle, 1)
+        # an arrow sends Escape and more at once: what stays unread would be typed into the shell
+        if key == b"\x1b" and select.select([handle], [], [], ESCAPE_PATIENCE)[0]:
+            key += os.read(handle, 16)
+        return key.decode("latin-1")  # in which every byte is a character
     finally:
         termios.tcsetattr(handle, termios.TCSADRAIN, terminal_settings)

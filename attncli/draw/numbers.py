@@ -431,9 +431,16 @@ def _frame(grid: list[list[Piece]], y: tuple[float, float], view: View) -> Lines
         number = ""
         if index % 5 == 0 or index == len(grid) - 1:
             value = math.exp(high - (high - low) * index / (len(grid) - 1))
-            number = f"{value:.0e}"
+            number = _axis_number(value)
         rows.append(((pad(number, AXIS, "right"), FAINT), (side, FAINT), *row))
     return Lines(tuple(rows))
+
+
+def _axis_number(value: float) -> str:
+    """A number of an axis: three digits of one that a reader has at a glance, else a power of ten."""
+    if 0.001 <= value < 1000:
+        return f"{value:.3g}"
+    return f"{value:.0e}"
 
 
 def _x_axis(x: tuple[float, float], width: int, name: str, view: View) -> Lines:

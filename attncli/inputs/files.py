@@ -939,7 +939,7 @@ def _invalid_json(error: ValueError) -> Message:
     # the two faults that are found here come as messages, which are translated
     if error.args and isinstance(error.args[0], Message):
         fault = error.args[0]
-    elif str(error).startswith("Exceeds the limit"):  # Python's, of the digits of a whole number
+    elif str(error).split()[:1] == ["Exceeds"]:  # Python's limit of the digits of a whole number
         fault = message("a number has too many digits")
     return message("this is not valid JSON: {error}", error=fault)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -224,3 +226,30 @@ def test_a_pipe_that_does_not_block_gets_everything() -> None:
         whole = stream.read()
         assert process.wait(180) == 0
     assert whole == finish(attn(*COMMANDS["run --json"])).stdout.encode()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="a terminal of one's own is POSIX's")
+def test_an_arrow_is_one_key_and_no_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an arrow sends begins as Escape does: read alone, that ended `attn explain --step`, and
+    the shell was typed the rest."""
+    import pty
+
+    from attncli.cli.environment import read_key
+    from attncli.cli.progress import QUITTING_KEYS
+
+    ours, theirs = pty.openpty()
+    try:
+        with os.fdopen(theirs, closefd=False) as terminal:
+            monkeypatch.setattr(sys, "stdin", terminal)
+            for typed, keys in (
+                (b"\x1b[C", ["\x1b[C"]),
+                (b"  ", [" ", " "]),
+                (b"\x1b", ["\x1b"]),
+                (b"q", ["q"]),
+            ):
+                os.write(ours, typed)
+                assert [read_key() for _ in keys] == keys
+        assert "\x1b[C" not in QUITTING_KEYS
+    finally:
+        os.close(ours)
+        os.close(theirs)

@@ -48,3 +48,15 @@ def test_a_negative_zero_is_a_zero_in_either_notation(values: list[float], text:
     write = writer(values, 2)
     assert write(-0.0) == text
     assert write(-values[1]).startswith("-2")
+
+
+def test_the_ends_of_an_axis_are_told_apart() -> None:
+    """A loss that fell from 2.96 to 2.66 had an axis from 3e+00 to 3e+00."""
+    from attncli.draw.lines import as_text
+    from attncli.draw.numbers import Series, curves
+
+    view = View(width=60)
+    loss = as_text(curves([Series("loss", ((1, 2.96), (2, 2.66)))], view), view)
+    assert {"2.96", "2.66"} <= {line.partition("│")[0].strip() for line in loss.splitlines()}
+    cost = as_text(curves([Series("cost", ((1, 4e12), (2, 1)))], view), view)
+    assert "4e+12│" in cost
