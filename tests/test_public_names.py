@@ -386,7 +386,7 @@ def test_a_training_and_a_series_of_checkpoints_are_those_of_their_commands(tmp_
     words = {"query": "the", "target": "mat"}
     attncli.learn("sentence", "the cat sat on the mat", **words, **options, note=notes.append)
     assert [str(note) for note in notes] == [
-        "'the' occurs 2 times; using the first, token #0 (the:2 for the next)"
+        '"the" occurs 2 times; using the first, token #0 (the:2 for the next)'
     ]
     attncli.learn(
         "previous",

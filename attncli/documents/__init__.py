@@ -602,6 +602,12 @@ class ModelPart(Part, frozen=True, kw_only=True):
     d_model: Annotated[
         Size | None, describe("Width of a token's vector; null for captured tensors.")
     ]
+    drawn: Annotated[
+        list[Literal["words", "positions"]] | UnsetType,
+        describe(
+            "Vectors that a weight file does not hold, drawn from the seed; absent where none are."
+        ),
+    ] = UNSET
     layers: Size
     heads: Annotated[Size, describe("Of the first layer that attends.")]
     kv_heads: Size

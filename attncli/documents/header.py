@@ -282,6 +282,7 @@ def model_part(model: Model) -> ModelPart:
         name=identity.name,
         family=identity.family,
         seed=identity.seed,
+        drawn=list(identity.drawn) or UNSET,
         d_model=model.spec.d_model,
         layers=len(model.spec.blocks),
         heads=first.heads,

@@ -224,16 +224,29 @@ def _weights(model: ModelPart, view: View) -> list[str]:
                 weights_note = message("from file {name}", name=name)
             if model.seed is None:
                 return [weights_note, family]
-            seed_note = message(
-                "what the file does not hold is seeded, seed {seed}", seed=model.seed
-            )
-            return [weights_note, family, seed_note]
+            return [weights_note, family, _seed_note(model)]
         case "tensors":
             if name:
                 return [message("captured tensors {name}", name=name), family]
             return [message("captured tensors"), family]
         case source:
             return [safe(str(source), ascii=view.ascii), name]
+
+
+def _seed_note(model: ModelPart) -> Message:
+    """What of a weight file's model is drawn from a seed, as the file has none of it; or the seed of
+    the file's own weights."""
+    if model.drawn is UNSET:
+        return message("seed {seed}", seed=model.seed)
+    return message(
+        "not in the file: {names} (seeded, seed {seed})",
+        names=listing(DRAWN[name] for name in model.drawn),
+        seed=model.seed,
+    )
+
+
+DRAWN = {"words": message("word vectors X"), "positions": message("position vectors P")}
+"""What is drawn from a seed beside a weight file, as a document names it."""
 
 
 def _merge_notes(document: AboutText) -> list[str]:
@@ -243,7 +256,7 @@ def _merge_notes(document: AboutText) -> list[str]:
     pieces = count_phrase(len(document.pieces), "token")
     words = count_phrase(len(document.tokens), "word")
     merge_note = message("{pieces} merged to {tokens}", pieces=pieces, tokens=words)
-    return [merge_note, message("weights to a word are summed, from a word averaged")]
+    return [merge_note, message("weights to a word are added up, weights from it averaged")]
 
 
 def _layers_and_heads(model: ModelPart, view: View) -> str:

@@ -356,6 +356,7 @@ def vectors(
     title: str = "",
     note: str = "",
     row_numbers: Sequence[int] | None = None,
+    is_numbered: bool = True,
     with_lengths: bool = True,
     columns_are: str = "dimensions",
 ) -> Lines:
@@ -366,6 +367,8 @@ def vectors(
     values: [row, dim].
     rows: the rows' names; none for rows that have only numbers.
     row_numbers: counted from 0 where None.
+    is_numbered: False for rows that are steps with names, before which a number reads as a part of
+        the formula.
     with_lengths: False for rows whose length says nothing, such as angles.
     columns_are: "dimensions", or "pairs" of them, for the line on what is left out.
     """
@@ -383,7 +386,11 @@ def vectors(
     write_length = writer(lengths, view.precision)
 
     # cells of the rows' numbers and names, of each dimension, and of the length at the right
-    index_width = len(str(max(numbers)))
+    number_texts = [""] * len(numbers)
+    index_width = 0  # with the blank behind a number
+    if is_numbered:
+        number_texts = [f"{number}" for number in numbers]
+        index_width = max(map(len, number_texts)) + 1
     # a name takes a fifth of the line at most, or 4 cells where that is less
     name_width = min(max(cells(text) for text in names), NAME, max(view.width // 5, 4))
     # `nan` takes 3 cells, where no number is finite
@@ -391,7 +398,7 @@ def vectors(
     length_width = 0
     if with_lengths:  # a gap of 2, and at least the 3 of the column's name, "|x|"
         length_width = 2 + max(3, *(len(write_length(float(length))) for length in lengths))
-    side_width = index_width + 1 + name_width + 1
+    side_width = index_width + name_width + 1
     room = view.width - side_width - length_width
     if view.full:
         shown_rows: ShownPositions = list(range(len(names)))
@@ -407,9 +414,11 @@ def vectors(
         out: list[Line] = [((" " * side_width, ""), *((text, FAINT) for text in titles))]
         for row in shown_rows:
             if row is None:
-                out.append(((pad(":" if view.ascii else "⋮", index_width, "right"), FAINT),))
+                rows_left_out = ":" if view.ascii else "⋮"
+                out.append(((pad(rows_left_out, index_width - 1, "right"), FAINT),))
                 continue
-            number = pad(str(numbers[row]), index_width, "right")
+            number = pad(number_texts[row], index_width - 1, "right")
+            number = pad(number, index_width)
             row_name = pad(cut(names[row], name_width, ascii=view.ascii), name_width + 1)
             entries = [
                 (
@@ -423,7 +432,7 @@ def vectors(
             length = ""
             if with_lengths:
                 length = pad(write_length(float(lengths[row])), length_width, "right")
-            out.append(((number + " ", FAINT), *texts, (length, FAINT)))
+            out.append(((number, FAINT), *texts, (length, FAINT)))
         return Lines(tuple(out))
 
     if view.full:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from attncli.errors import AttnError, InputError, LimitError, UsageError, first_sentence
 from attncli.inputs.files import read_object
-from attncli.inputs.token import Text, Token, ignore
+from attncli.inputs.token import Text, Token, ignore, straight_quotes
 from attncli.language import listing, message
 
 if TYPE_CHECKING:
@@ -271,9 +271,9 @@ def region_tokens(
         if region.name == name:
             note(
                 message(
-                    "{name} is a region of {count} tokens: weights to it are summed, from it"
-                    " averaged",
-                    name=repr(name),
+                    "{name} is a region of {count} tokens: weights to it are added up, weights from"
+                    " it averaged",
+                    name=straight_quotes(name),
                     count=len(region.tokens),
                 )
             )

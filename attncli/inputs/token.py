@@ -506,6 +506,14 @@ def ignore(*values: object) -> None:
     """Do nothing: the default of callbacks for notes, costs or progress."""
 
 
+def straight_quotes(text: str) -> str:
+    """A text in straight double quotes for a note, which a translation gives those of its language; a
+    reference by position, such as '#3', in single ones, as it is typed."""
+    if '"' in text or not text.isprintable() or text.startswith("#"):
+        return repr(text)
+    return f'"{text}"'
+
+
 def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], None]) -> int:
     """The index of the token that a reference names.
 
@@ -519,9 +527,9 @@ def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], 
         note(
             message(
                 "{reference} is token {match_index}, {text}",
-                reference=repr(reference),
+                reference=straight_quotes(reference),
                 match_index=match.index,
-                text=repr(bytes_name(tokens[match.index].text)),
+                text=straight_quotes(bytes_name(tokens[match.index].text)),
             )
         )
     if match.occurrences > 1:
@@ -529,7 +537,7 @@ def choose_token(tokens: Sequence[Token], reference: str, note: Callable[[str], 
             message(
                 "{reference} occurs {occurrences} times; using the first, token #{match_index} "
                 "({reference_2}:2 for the next)",
-                reference=repr(reference),
+                reference=straight_quotes(reference),
                 occurrences=match.occurrences,
                 match_index=match.index,
                 reference_2=reference,
@@ -561,7 +569,7 @@ def choose_last_token(
     note(
         message(
             "{reference} is {count} tokens: this is about the last of them, #{index}",
-            reference=repr(reference),
+            reference=straight_quotes(reference),
             count=count,
             index=last,
         )
@@ -590,8 +598,8 @@ def choose_span(
     note_first(match, reference, note)
     note(
         message(
-            "{reference} is {count} tokens: weights to it are summed, from it averaged",
-            reference=repr(reference),
+            "{reference} is {count} tokens: weights to it are added up, weights from it averaged",
+            reference=straight_quotes(reference),
             count=count,
         )
     )
@@ -607,7 +615,7 @@ def note_first(span: Span, reference: str, note: Callable[[str], None]) -> None:
             message(
                 "{reference} occurs {occurrences} times; using the first, tokens #{first} to "
                 "#{last} ({reference_2}:2 for the next)",
-                reference=repr(reference),
+                reference=straight_quotes(reference),
                 occurrences=span.occurrences,
                 first=span.first,
                 last=span.stop - 1,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from attncli.mechanism.edit import Edit, Edits
 
 Source = Literal["seeded", "random", "file", "checkpoint", "tensors"]
+DrawnVectors = Literal["words", "positions"]
 
 
 class Identity(Struct, frozen=True):
@@ -54,6 +55,7 @@ class Identity(Struct, frozen=True):
     quantization: the kinds of numbers that weights are computed from as they are read, such as
         "Q4_K, Q6_K"; None for plain floats.
     adapters: those that are merged into the weights, as they were asked for.
+    drawn: vectors that a weight file does not hold, which come from the seed.
     """
 
     source: Source
@@ -64,6 +66,7 @@ class Identity(Struct, frozen=True):
     layout: str | None = None
     quantization: str | None = None
     adapters: tuple[str, ...] = ()
+    drawn: tuple[DrawnVectors, ...] = ()
 
 
 AT_ONCE = 2048

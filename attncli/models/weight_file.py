@@ -42,7 +42,7 @@ from attncli.models.layout import (
     separate_layouts,
     sizes_of,
 )
-from attncli.models.model import Identity, Model
+from attncli.models.model import DrawnVectors, Identity, Model
 from attncli.models.one_layer import (
     TABLE,
     TOKENS,
@@ -271,7 +271,7 @@ def _no_attention(tensors: Tensors, layouts: list[Layout]) -> InputError:
     """Return, not raise, the InputError for a file none of whose names belong to a layout."""
     present = set(tensors.arrays)
     known_names = {name for layout in layouts for name in layout.knows}
-    hint = _spelling_hint(present, known_names - present)
+    hint = _spelling_hint(tensors.arrays, known_names - present)
     if not hint:
         hint = message("attn guide weights lists every name, and how to rename others")
     return InputError(
@@ -314,14 +314,17 @@ def _spelling_hint(names: Iterable[str], known_names: Iterable[str]) -> str:
     """
     from difflib import get_close_matches
 
-    choices = list(known_names)
+    choices = sorted(known_names)  # a set has another order in each process
     for name in islice(names, COMPARED):  # cut to 80 characters, as a file may hold any name
         numbers = re.findall(r"[0-9]+", name)  # a slip in spelling changes no number
         likely = [choice for choice in choices if re.findall(r"[0-9]+", choice) == numbers]
         close = get_close_matches(name[:80], likely, n=1, cutoff=0.75)
         if close:
             return message(
-                "did you mean {close} where the file has {name}?", close=close[0], name=name[:80]
+                "did you mean {close} where the file has {name}? attn guide weights shows how to"
+                " rename",
+                close=close[0],
+                name=name[:80],
             )
     return ""
 
@@ -585,17 +588,29 @@ def model_of(
         seed = weight_file.seed or 0
     store = OneLayerStore(spec, weight_file.weights, seed, embedding, weight_file.vocabulary)
     # the document states a seed only where a number of the run comes from it, or the file has one
-    draws_embeddings = embedding is None and weight_file.vocabulary is None
-    draws_numbers = draws_embeddings or settings.position == "learned"
+    holds_words = embedding is not None or weight_file.vocabulary is not None
+    drawn = _drawn_vectors(holds_words=holds_words, position=settings.position)
     identity = Identity(
         "file",
         name=name,
         family=None if weight_file.canonical else weight_file.layout,
-        seed=seed if draws_numbers or weight_file.seed is not None else None,
+        seed=seed if drawn or weight_file.seed is not None else None,
         digest=digest(weight_file.weights),
         layout=weight_file.layout,
+        drawn=drawn,
     )
     return Model(spec, store, tokenizer, backend, identity, warnings=notes)
+
+
+def _drawn_vectors(*, holds_words: bool, position: str) -> tuple[DrawnVectors, ...]:
+    """Which vectors come from the seed: those of words where none are given, and those of positions
+    under a learned encoding, which no weight file holds."""
+    drawn: list[DrawnVectors] = []
+    if not holds_words:
+        drawn.append("words")
+    if position == "learned":
+        drawn.append("positions")
+    return tuple(drawn)
 
 
 # Writing weight files: seeded ones, and recognised ones under other names.

@@ -764,7 +764,7 @@ def test_a_region_stands_for_its_tokens(command: str, folder: Path) -> None:
     rules = ("--region", "cat=/cat/", "--region", "end=/the mat/")
     named = ask(*line, *rules, "--from", "end", "--to", "cat", "--json")
     assert named.code == 0, named.err
-    assert "'end' is a region of " in named.err
+    assert '"end" is a region of ' in named.err
     tokens = {
         row["name"]: row["tokens"]
         for row in ask("run", line[-3], *line[-2:], *rules, "--json").json["regions"]

@@ -122,7 +122,7 @@ def test_a_special_token_that_is_asked_for_by_name_has_its_row(lang: str, said: 
 
 
 @pytest.mark.parametrize(
-    ("lang", "name"), [("en", "(a piece of 'dumpty')"), ("zh", "“dumpty”的一部分")]
+    ("lang", "name"), [("en", '(a piece of "dumpty")'), ("zh", "“dumpty”的一部分")]
 )
 def test_the_head_that_explain_takes_is_told_with_the_word(lang: str, name: str) -> None:
     line = ("explain", "An unbelievable dumpty sat", "--model", "minilm", "--query", "dumpty")

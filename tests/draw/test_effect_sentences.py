@@ -155,6 +155,18 @@ def test_a_head_that_looks_alike_may_change_the_other_way(other: float, is_oppos
 
 
 @pytest.mark.parametrize(
+    ("change", "is_hardly"), [(-0.099, False), (-0.051, False), (-0.049, True)]
+)
+def test_what_takes_a_twentieth_of_a_probability_does_not_hardly_matter(
+    change: float, is_hardly: bool
+) -> None:
+    text = said_of_logprob(-2.0, change)
+    assert f"({change:.3f}"[:7] in text
+    assert ("hardly matters here" in text) == is_hardly
+    assert ("changes it far less (" in text) != is_hardly
+
+
+@pytest.mark.parametrize(
     ("measure", "member", "note"),
     [
         ("logprob", {"logprob": -0.4}, "log p: + likelier without it, - less likely"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 from asking import ask
@@ -11,6 +12,8 @@ from draw.shown import header, loose
 
 from attncli.draw.screen_header import tokens_part
 from attncli.draw.view import View
+
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 
 
 def worded() -> dict[str, Any]:
@@ -29,7 +32,7 @@ def test_special_tokens_are_named_where_there_is_no_italic() -> None:
 
 def test_merged_words_are_called_words_and_said_to_be_merged() -> None:
     assert (
-        "3 tokens merged to 2 words · weights to a word are summed, from a word averaged"
+        "3 tokens merged to 2 words · weights to a word are added up, weights from it averaged"
         in " ".join(header(worded(), View(width=120)).plain.split())
     )
     assert "merged" not in header(documents.run(), View()).plain
@@ -91,3 +94,19 @@ def test_what_ran_takes_three_lines_of_eighty_cells() -> None:
         "minilm · bert · learned · 6 layers × 12 heads · mask none · position learned",
         "6 tokens · d_model 384 · d_k = d_v = 32 · scale 1/√32 · numpy float64",
     ]
+
+
+def test_what_a_weight_file_lacks_is_named() -> None:
+    """Each kind of vector that is drawn from the seed is named, and no other."""
+    single = ("run", "a b", "--weights", str(SAMPLES / "single_head.pt"), "--show", "header")
+    whole = ("run", "humpty", "--weights", str(SAMPLES / "humpty.safetensors"), "--show", "header")
+    learned = ("--position", "learned")
+
+    def shown(*words: str) -> str:
+        return " ".join(ask(*words, width=200).out.split())
+
+    assert "not in the file: word vectors X (seeded, seed 0)" in shown(*single)
+    both = "not in the file: word vectors X, position vectors P (seeded, seed 3)"
+    assert both in shown(*single, *learned, "--seed", "3")
+    assert "not in the file: position vectors P (seeded, seed 0)" in shown(*whole, *learned)
+    assert "not in the file" not in shown(*whole)

@@ -62,7 +62,13 @@ def _first_weight() -> Answer:
     return Answer(
         weights[0],
         (
-            Slip(2.0 / 3.1, message("That is 2 over the sum of the scores; exponentiate first.")),
+            Slip(
+                2.0 / 3.1,
+                message(
+                    "2.0 / 3.1, the score over the sum of the scores, is 0.645: exponentiate first. If"
+                    " you did, round at the end, to the nearest."
+                ),
+            ),
             Slip(weights[1], message("That is the second weight.")),
         ),
     )
@@ -250,9 +256,9 @@ QUESTIONS = (
         "attn explain scaling --d-k 64",
     ),
     Question(
-        message("humpty dumpty sat on, seed 0: which word does on look at most?"),
+        message('In "humpty dumpty sat on" (seed 0), which word does "on" look at most?'),
         _looked_at,
-        message("Look for the largest of the four weights in the row of on."),
+        message('Look for the largest of the four weights in the row of "on".'),
         'attn explain "humpty dumpty sat on" --query on',
     ),
     Question(
@@ -268,7 +274,10 @@ QUESTIONS = (
         "attn cost -n 1000",
     ),
     Question(
-        message("我爱你 and 你爱我, without positions: does the output of 爱 differ? (yes, no)"),
+        message(
+            'In "我爱你" and "你爱我", without positions and without a mask: does the output of "爱"'
+            " differ? (yes, no)"
+        ),
         _order_seen,
         message("Run both orders and compare the outputs."),
         'attn explain order "我爱你" --tokenizer char',
@@ -281,7 +290,8 @@ QUESTIONS = (
     ),
     Question(
         message(
-            "A head learns to say 买菜 at 计划 (seed 1) and does. Does it look at 买菜? (yes, no)"
+            'A head learns to say "买菜" at "计划" (seed 1), and does. Does it look at "买菜"?'
+            " (yes, no)"
         ),
         _looks_where_it_says,
         message("Train it and read its score."),

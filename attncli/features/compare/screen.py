@@ -509,7 +509,7 @@ def _run_facts(side: CompareSide, view: View) -> list[str]:
     if attention.hashing:
         hashing = safe(attention.hashing, ascii=view.ascii)
         facts.append(message("hash attention {hashing}", hashing=hashing))
-    facts.append(f"{attention.backend} {attention.dtype}")
+    facts.append(f"{attention.backend} {attention.compute_dtype or attention.dtype}")
     return [fact_text for fact_text in facts if fact_text]
 
 

@@ -65,8 +65,9 @@ FAR_LESS = 0.25
 HARDLY = 0.1
 """An effect of at most this share of the largest hardly matters, unless it is of probabilities and
 above `NOTICEABLE`."""
-NOTICEABLE = 0.1
-"""Nats from which a change of a log-probability, or of a difference of logits, matters."""
+NOTICEABLE = 0.05
+"""Nats from which a change of a log-probability, or of a difference of logits, matters: it makes 5%
+of a probability."""
 LITTLE = 0.005
 """A change of a vector, 1 − cosine, below this is called little: it turns by less than 6°."""
 NEGLIGIBLE = 1e-12

@@ -299,9 +299,7 @@ def mask(
     # a single text of seeded weights is explained with a mask, where none is asked for
     if setup.attention.mask is None and setup.model.model is None and not others:
         setup = replace(setup, attention=replace(setup.attention, mask=["causal"]))
-    # under a causal mask the last token sees all: one in the middle shows what is hidden
-    in_middle = setup.attention.mask == ["causal"]
-    place = topic_place(ctx.obj, text, setup, output, query, in_middle=in_middle)
+    place = topic_place(ctx.obj, text, setup, output, query, of_mask=True)
     padded_with = [(other_text, place.model.encode(other_text)) for other_text in others or ()]
     document = mask_topic_document(
         place.model,
@@ -518,18 +516,19 @@ def topic_place(
     query: str | None,
     *,
     heads: int = 1,
-    in_middle: bool = False,
+    of_mask: bool = False,
     whole_layer: bool = False,
 ) -> TopicPlace:
     """Resolve the options to model, text, layer, head and query; where a checkpoint's layer or head
     is not named, it is that of the query's strongest link.
 
     output: only checked here.
-    query: the word to explain; None for the last one, or if in_middle, for the token in the middle.
+    query: the word to explain; None for the last one, or if of_mask, for one from which the mask
+        hides keys.
     heads: how many heads seeded weights have without `--num-heads`.
     whole_layer: whether the topic is about all heads of the layer.
     """
-    from attncli.features.explain.compute import default_query, strongest_head
+    from attncli.features.explain.compute import default_query, masked_query, strongest_head
     from attncli.features.run.compute import RunRequest
 
     # options first: a wrong one must be refused before a model is loaded, or a note written
@@ -537,13 +536,13 @@ def topic_place(
     loaded_model = request.model(environment, setup, tokenizer=text.tokenizer, heads=heads)
     source_text = request.one_text(environment, text)
     tokens = request.tokens_of(loaded_model, source_text)
+    open_layer, open_head = chosen_place(loaded_model, setup.model)
     if query is not None:
         index = request.query_index(environment, tokens, query)
-    elif in_middle:
-        index = len(tokens) // 2
+    elif of_mask:
+        index = masked_query(loaded_model, tokens, open_layer)
     else:
         index = default_query(tokens)
-    open_layer, open_head = chosen_place(loaded_model, setup.model)
     layer, head = strongest_head(
         loaded_model,
         source_text.text,

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from attncli.arrays.backend import EVERY, Array, Selection
+from attncli.arrays.backend import EVERY, Array, Selection, numpy_backend
 from attncli.documents import LinkRow
 from attncli.documents.header import (
     Heading,
@@ -60,7 +60,7 @@ from attncli.features.run.compute import (
     layer_projections,
     run,
 )
-from attncli.inputs.token import Token, choose_last_token, ignore
+from attncli.inputs.token import Token, choose_last_token, ignore, straight_quotes
 from attncli.inputs.word_groups import token_notes, word_starts
 from attncli.language import listing, message
 from attncli.measure.hash_products import hash_products
@@ -69,6 +69,7 @@ from attncli.measure.rest import is_learned, resting_keys
 from attncli.measure.row_facts import Bools, Floats
 from attncli.mechanism.checked_arguments import checked
 from attncli.mechanism.head_choice import OneHead
+from attncli.mechanism.mask import visible
 from attncli.mechanism.projection import frequencies
 from attncli.mechanism.spec import (
     Alibi,
@@ -191,6 +192,41 @@ def default_query(tokens: Sequence[Token]) -> int:
     return len(tokens) - 1
 
 
+MOST_MASKED = 4096
+"""Tokens up to which all pairs of a mask are looked at before memory is checked: 16 million."""
+
+
+def masked_query(model: Model, tokens: Sequence[Token], layer: int | None) -> int:
+    """The position of the query that shows best what the mask of a layer does, where none is named:
+    the first that sees nothing; else that of `default_query`, the middle one or the last, the first
+    of these from which keys are hidden; that of `default_query` where the mask hides nothing or
+    depends on the vectors (hash attention), and in a text of more than `MOST_MASKED` tokens.
+
+    layer: None for the first that attends.
+    """
+    usual = default_query(tokens)
+    if layer is None:
+        layer = model.spec.attending()[0]
+    mask = model.spec.blocks[layer].attention.mask
+    if any(part.depends_on == "vectors" for part in mask.parts_of()):
+        return usual
+    count = len(tokens)
+    if count > MOST_MASKED:
+        return usual
+    backend = numpy_backend("float64")
+    rows = backend.array(np.arange(count)[:, None])
+    columns = backend.array(np.arange(count)[None])
+    sees = np.asarray(visible(mask, rows, columns, keys=count, backend=backend))
+    if sees.ndim > 2:  # a mask that differs by head: what any head sees
+        sees = np.asarray(sees.any(0))
+    keys_seen = np.broadcast_to(sees, (count, count)).sum(-1)  # [query]
+    if not keys_seen.all():
+        return int(np.argmin(keys_seen))
+    masked = np.flatnonzero(keys_seen < count).tolist()
+    choices = (usual, count // 2, *reversed(masked))
+    return next((place for place in choices if place in masked), usual)
+
+
 def _strongest_sentence(
     values: Mapping[str, object], *, whole_layer: bool, every_link: bool
 ) -> str:
@@ -204,25 +240,27 @@ def _strongest_sentence(
     """
     if whole_layer and every_link:
         return message(
-            "layer {layer} has the strongest link of {query}: {key}, {weight:.2f}, in"
+            "layer {layer} has the strongest link of {query}: to {key}, {weight:.2f}, in"
             " head {head}; --layer chooses another",
             **values,
         )
     if whole_layer:
         return message(
-            "layer {layer} has the strongest link of {query}, besides itself, its neighbours and"
-            " where heads rest: {key}, {weight:.2f}, in head {head}; --layer chooses another",
+            "layer {layer} has the strongest link of {query} that counts: to {key}, {weight:.2f}, in"
+            " head {head} (itself, neighbours and where heads rest are left out); --layer chooses"
+            " another",
             **values,
         )
     if every_link:
         return message(
-            "layer {layer} head {head} has the strongest link of {query}: {key}, "
+            "layer {layer} head {head} has the strongest link of {query}: to {key}, "
             "{weight:.2f}; --layer and --head choose another",
             **values,
         )
     return message(
-        "layer {layer} head {head} has the strongest link of {query}, besides itself, its"
-        " neighbours and where heads rest: {key}, {weight:.2f}; --layer and --head choose another",
+        "layer {layer} head {head} has the strongest link of {query} that counts: to {key},"
+        " {weight:.2f} (itself, neighbours and where heads rest are left out); --layer and --head"
+        " choose another",
         **values,
     )
 
@@ -295,7 +333,7 @@ def strongest_head(
             if link.key < len(tokens):
                 key = _word_of(tokens, link.key, text)
             else:
-                key = repr("bias_k")
+                key = straight_quotes("bias_k")
             values = {
                 "layer": link.layer,
                 "head": link.head,
@@ -335,7 +373,7 @@ def _name_of(tokens: Sequence[Token], place: int, text: str) -> str:
     word that it is a piece of."""
     token = tokens[place]
     if token.unknown:
-        return repr(f"{token.text.strip() or token.text}?")
+        return straight_quotes(f"{token.text.strip() or token.text}?")
     # the tokens of the word that the token is part of: from the last start of a word up to it, to
     # the first start behind it
     starts = [*word_starts(tokens, text), len(tokens)]
@@ -344,12 +382,12 @@ def _name_of(tokens: Sequence[Token], place: int, text: str) -> str:
     pieces = tokens[first:stop]
     start, end = pieces[0].start, pieces[-1].end
     if len(pieces) == 1 or token.special or start is None or end is None:
-        return repr(token.text)
-    word = repr(text[start:end].strip())
+        return straight_quotes(token.text)
+    word = straight_quotes(text[start:end].strip())
     # a byte of a letter, such as <0xE4>, is no text
     if token.text.startswith("<0x"):
         return message("a piece of {word}", word=word)
-    return message("{name} (a piece of {word})", name=repr(token.text), word=word)
+    return message("{name} (a piece of {word})", name=straight_quotes(token.text), word=word)
 
 
 def derivation_document(

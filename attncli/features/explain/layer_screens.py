@@ -264,7 +264,8 @@ def _redistribution_sentence(document: MaskTopic, view: View) -> str:
     if not visible.any():
         return say(
             view,
-            "This query sees no key: its weights and its weighted sum A·V are 0 by definition.",
+            "The mask hides every key from {query}: its weights and its weighted sum A·V are 0.",
+            query=name,
         )
     # not so where numbers left their range, or a learned sink takes a part
     if visible_share <= 0 or np.abs(before[visible] / visible_share - after[visible]).max() > CLOSE:
@@ -913,6 +914,8 @@ TITLE_CELLS = 28
 """Cells of the query in a title."""
 MOSTLY = 0.5
 """From this cosine on, a vector still points mostly where it did."""
+UNTURNED = 0.995
+"""From this cosine on, written as 1.00, it points where it did: it turned by less than 6°."""
 
 
 def residual_blocks(document: ResidualTopic, view: View) -> Sequence[Lines]:
@@ -978,9 +981,9 @@ def _norm_part(document: ResidualTopic, view: View) -> Lines:
         unchanged = say(view, "The learned weights γ are 1 and the biases β 0 here.")
     else:
         rows.append(("· γ + β", norm.normed))
-    names = [name for name, _ in rows]
+    names = [spell(name, ascii=view.ascii) for name, _ in rows]
     values = [numbers for _, numbers in rows]
-    body = vectors(values, names, view, title=title, note=note)
+    body = vectors(values, names, view, title=title, note=note, is_numbered=False)
     norm_sentence = say(
         view,
         template,
@@ -1008,6 +1011,11 @@ def _residual_answer(document: ResidualTopic, view: View) -> Lines:
         template = message(
             "After attention the vector of {query} still points mostly where it did: cosine "
             "{cosine} between x and x + O."
+        )
+    if document.cosine >= UNTURNED:
+        template = message(
+            "After attention the vector of {query} points where it did: cosine {cosine} between x"
+            " and x + O."
         )
     turn = say(view, template, query=query_text, cosine=f"{document.cosine:.2f}")
     texts = (turn, not_learned_note(document.model, view))
@@ -1235,7 +1243,7 @@ def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
     other_ways = document.ways[1:]
     most_moving = max(other_ways, key=lambda way: way.moved, default=None)
     if most_moving is None:
-        return sentences([note], view)
+        return _own_position_answer(document, view)
     most = _most_moving_sentence(most_moving, query_text, view, several=len(other_ways) > 1)
     if most_moving.moved < LEAST:
         return sentences([most, note], view)
@@ -1251,6 +1259,29 @@ def _position_answer(document: PositionTopic, query: str, view: View) -> Lines:
         )
     texts = [text for text in (most, random_note, note) if text]
     return tinted_answer(document, differences, texts, view, query=document.query, tint=tint)
+
+
+def _own_position_answer(document: PositionTopic, view: View) -> Lines:
+    """The text tinted by the query's weights, and sentences on where the only encoding, a learned
+    model's own, enters, and which word has the largest weight under it."""
+    way = document.ways[0]
+    query = quoted_token(document.tokens, document.query, view)
+    template = message("The positions, {position}, enter {place}.")
+    if way.enters == "nowhere":
+        template = message("The model has no positions.")
+    entry = say(view, template, position=way.position, place=say(view, ENTRIES[way.enters]))
+    weights = np.nan_to_num(np.asarray(way.weights, np.float64))
+    key = int(weights.argmax())
+    largest = say(
+        view,
+        "The largest weight of {query} is on {key}: {share}.",
+        query=query,
+        key=quoted_token(document.tokens, key, view),
+        share=percent(float(weights[key])),
+    )
+    shares, tint = weights_as_tints(document, weights)
+    texts = (entry, largest, not_learned_note(document.model, view))
+    return tinted_answer(document, shares, texts, view, query=document.query, tint=tint)
 
 
 def _most_moving_sentence(way: PositionWay, query: str, view: View, *, several: bool) -> str:

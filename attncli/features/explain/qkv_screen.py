@@ -209,15 +209,18 @@ def _name_of(document: QkvTopic, place: int) -> str:
     return "bias_k"
 
 
+UNTOLD = message(
+    "What one matrix for two of the three would do is not told: keys have a norm of their own, which"
+    " queries and values do not share."
+)
+"""What is said in place of a comparison where queries and keys are normed."""
+
+
 def _with_one_matrix(document: QkvTopic, view: View) -> Lines:
     """Tables of what becomes of the scores with W_Q = W_K, and of the output with W_V = W_K; or
     remarks on why the model allows no such comparison."""
     if document.normed is not UNSET:
-        none = message(
-            "What one matrix for two of the three would do is not told: keys have a norm of their "
-            "own, which queries and values do not share."
-        )
-        return remark(say(view, none), view)
+        return remark(say(view, UNTOLD), view)
     parts = []
     if document.shared_query_key is not UNSET:
         parts.append(_shared_scores(document, document.shared_query_key, view))
@@ -398,13 +401,13 @@ def _one_key_sentence(document: QkvTopic, rest: Bools, view: View) -> str:
     elif len(words) == 1:
         key = words[0]
         template = message(
-            "Beside keys where heads rest whatever they are {query} sees {key} alone: {share} of "
-            "its weight is there."
+            "Apart from {rest}, where heads rest, {query} sees only {key}: {share} of its weight is"
+            " there."
         )
         if key == document.query:
             template = message(
-                "Beside keys where heads rest whatever they are {query} sees nothing but itself: "
-                "{share} of its weight is there."
+                "Apart from {rest}, where heads rest, {query} sees only itself: {share} of its weight"
+                " is there."
             )
     else:
         return ""
@@ -416,12 +419,15 @@ def _one_key_sentence(document: QkvTopic, rest: Bools, view: View) -> str:
         template,
         query=quoted_token(document.tokens, document.query, view),
         key=name,
+        rest=rest_names_among(document.tokens, sorted(set(visible_keys) - set(words))),
         share=percent(float(document.weights[key])),
     )
 
 
 def _matrix_sentences(document: QkvTopic, view: View) -> Iterator[str]:
     """Yield sentences on what one matrix for two of the three would change on this text."""
+    if document.normed is not UNSET:
+        yield say(view, UNTOLD)
     query = quoted_token(document.tokens, document.query, view)
     pair = document.shared_query_key
     if pair is not UNSET:

@@ -504,8 +504,8 @@ def _labels_note(heads: Sequence[HeadMetrics]) -> Message | str:
     if not any(score.share is not None for score in scores):
         return ""
     return message(
-        "labels: behind each the share of the head's weight that it is measured on, the first token"
-        " left out"
+        "labels go by the weight that is not on the first token; the percentage behind one is how"
+        " much of the head's weight that is"
     )
 
 

@@ -363,7 +363,7 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
     """Sentences with the answer: whether the task was learned, which heads do it, what removing one
     of them costs, and what to do next."""
     loss = _loss_text(document.loss)
-    texts: list[str] = [_outcome(document)]
+    texts: list[str] = [_outcome(document), *_chance_sentences(document)]
     texts += [
         message(
             "For comparison, {way}: a loss of {loss}.",
@@ -443,6 +443,16 @@ def _outcome(document: LearnDocument) -> Message:
         chance=chance,
         steps=steps,
     )
+
+
+def _chance_sentences(document: LearnDocument) -> list[Message]:
+    """One sentence where all steps were made and the loss is no better than chance; else empty."""
+    is_over = document.steps >= document.planned
+    if document.learned or not is_over or document.loss is None or document.saved is not None:
+        return []
+    if document.loss <= CHANCE * document.chance:
+        return []
+    return [message("A loss of {loss} is no better than chance.", loss=_loss_text(document.loss))]
 
 
 def _is_missed(score: str, document: LearnDocument) -> bool:
@@ -654,8 +664,6 @@ def _next_steps(document: LearnDocument, view: View) -> list[Message]:
         return texts
 
     # all steps were made and it has not learned: another seed, or the task's own settings
-    if document.loss is not None and document.loss > CHANCE * document.chance:
-        texts = [message("That is no better than chance.")]
     kind = _known_task(document.task)
     if kind is None or len(document.runs) > 1:
         return texts

@@ -264,6 +264,8 @@ def test_a_comparison_begins_with_the_words_that_differ_and_shows_ten_heads() ->
         assert "▓tired▓" in " ".join(lines[:3])
         assert '"tired" in A is compared with "wide" in B' in " ".join(screen.split())
         assert "62 more heads" in screen
+        # a short text of a small checkpoint is computed in float64, and rounded at the end
+        assert "numpy float64" in screen
         assert "left out: special tokens, self, neighbours" in screen
         assert "[CLS]" not in screen.split("what moved most")[1].split("maps ")[0]
     few = ask("compare", TIRED, WIDE, "--model", "minilm", "--top", "2").out

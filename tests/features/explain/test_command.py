@@ -353,7 +353,7 @@ def test_of_a_checkpoint_the_layer_of_the_strongest_link_is_explained(topic: str
     ][0]
     answer = ask(*asked, "--json")
     assert answer.json["layer"] == link["layer"] != 0
-    assert f"layer {link['layer']} has the strongest link of 'it'" in answer.err
+    assert f'layer {link["layer"]} has the strongest link of "it"' in answer.err
     assert "--layer chooses another" in answer.err
     assert ask(*asked, "--layer", "0", "--json").json["layer"] == 0
 

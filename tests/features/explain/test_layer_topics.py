@@ -572,3 +572,37 @@ def test_rope_says_which_entries_turn_together_and_that_the_distance_decides() -
     assert "pairing" not in document["ways"][0]
     chinese = ask("explain", "position", "a b c", "--position", "rope", "--lang", "zh").out
     assert "第0对是0和32" in "".join(chinese.split())
+
+
+@pytest.mark.parametrize(
+    ("rows", "query"),
+    [
+        ("1,1,1\n0,0,0\n1,1,1", 1),  # one that sees nothing, before all others
+        ("1,0,1\n0,0,0\n1,1,0", 1),
+        ("1,1,1\n1,1,1\n1,1,0", 2),  # the last, as elsewhere
+        ("1,1,0\n1,0,1\n1,1,1", 1),  # the middle one
+        ("1,1,0\n1,1,1\n1,1,1", 0),  # the only one
+        ("1,1,1\n1,1,1\n1,1,1", 2),
+    ],
+)
+def test_the_row_of_a_mask_is_one_that_the_mask_changes(
+    tmp_path: Path, rows: str, query: int
+) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text(rows)
+    words = ("explain", "mask", "my old dog", "--mask", str(file))
+    assert ask(*words, "--json").json["query"] == query
+    shown = " ".join(ask(*words, "--brief").out.split())
+    says_so = 'The mask hides every key from "old": its weights and its weighted sum A·V are 0.'
+    assert (says_so in shown) == (rows[6:11] == "0,0,0")
+    assert ask(*words, "--query", "my", "--json").json["query"] == 0
+
+
+def test_a_causal_mask_over_two_words_is_shown_at_the_first() -> None:
+    assert "sees every key" not in ask("explain", "mask", "my dog", "--mask", "causal").out
+
+
+def test_steps_of_a_norm_have_no_numbers_that_read_as_a_part_of_the_formula() -> None:
+    for words in ((), ("--ascii",)):
+        shown = ask("explain", "residual", TEXT, "--layer-norm", *words, width=120).out
+        assert "\n/ √(σ²" in shown or "\n/ sqrt(sigma" in shown

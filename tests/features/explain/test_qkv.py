@@ -188,6 +188,8 @@ def test_queries_and_keys_with_a_norm_of_their_own_are_named_and_not_compared(
     assert "a norm of their own here (RMS norm)" in screen
     assert "q = norm(x·W_Q + b_Q)" in screen
     assert "both ways" not in screen
+    untold = "What one matrix for two of the three would do is not told"
+    assert untold in " ".join(ask("explain", "qkv", *words, "--brief").out.split())
 
 
 @pytest.mark.parametrize("width", [44, 55, 80])

@@ -195,8 +195,8 @@ def test_a_model_is_explained_at_the_strongest_link_of_the_query() -> None:
     answer = ask(*asked)
     assert f"layer {link['layer']} head {link['head']} · query" in answer.out
     assert (
-        f"layer {link['layer']} head {link['head']} has the strongest link of 'it', besides itself,"
-        " its neighbours and where heads rest: 'tired'" in answer.err
+        f'layer {link["layer"]} head {link["head"]} has the strongest link of "it" that counts:'
+        ' to "tired"' in answer.err
     )
     assert (link["layer"], link["head"]) == (2, 1)
     fifth = ask(*asked, "--layer", "5", "--json").json
