@@ -638,7 +638,7 @@ def refuse_unknown(tokens: Sequence[Token], span: Span, reference: str) -> None:
     )
     expected = message("a text with words that the model knows")
     if known_texts:
-        expected = message("one of: {value}", value=" ".join([*known_texts][:SHOWN]))
+        expected = message("one of: {value}", value=listing(map(repr, [*known_texts][:SHOWN])))
     raise InputError(
         "{reference} is unknown to this model: it cannot tell it from other unknown words",
         expected=expected,
@@ -785,7 +785,7 @@ def _unknown_token(tokens: Sequence[Token], reference: str) -> InputError:
     # of names that differ by case alone, the first in the text
     name_by_key = {name.casefold(): name for name in reversed(token_names)}
     close = get_close_matches(wanted_text.casefold(), name_by_key, n=1)
-    names = " ".join(token_names[:SHOWN])
+    names = listing(map(repr, token_names[:SHOWN]))
     rest = ""
     if len(tokens) > SHOWN:
         rest = message(" … ({tokens} in all)", tokens=len(tokens))

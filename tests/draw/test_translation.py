@@ -119,7 +119,7 @@ def test_help_is_told_in_chinese_plain_and_drawn() -> None:
 ERRORS = [
     (("run", TEXT, "--query", "dog"), "错误：文本中没有词元“dog”"),
     (("run", TEXT, "--query", "#9"), "错误：没有词元 #9"),
-    (("run", TEXT, "--query", "cat:2"), "应为：cat:1：它只出现一次"),
+    (("run", TEXT, "--query", "cat:2"), "需要：cat:1：它只出现一次"),
     (("run", TEXT, "--layer", "3"), "错误：没有第 3 层"),
     (("run", TEXT, "--mask", "nothing"), "错误：未知的掩码“nothing”"),
     (("run", TEXT, "--nonsense"), "错误：attn run 没有选项 --nonsense"),

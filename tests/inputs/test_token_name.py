@@ -70,7 +70,7 @@ def test_tokens_that_look_like_references_can_be_named():
         ("the:3", "number 3", "the:1 to the:2"),
         ("the:0", "number 0", "2 times"),
         ("cat:2", "number 2", "cat:1: it occurs once"),
-        ("anmal", "no token 'anmal'", "one of: The animal"),
+        ("anmal", "no token 'anmal'", "one of: 'The', 'animal'"),
         ("", "no token ''", "one of"),
         ("#", "no token '#'", "one of"),
         ("#99999999999999999999", "no token", "one of"),
@@ -135,7 +135,8 @@ def test_a_word_of_several_pieces_is_told_apart_from_a_missing_one(word):
 def test_tokens_apart_are_no_word(word):
     with pytest.raises(InputError) as caught:
         find_token(PIECES, word)
-    assert caught.value.expected == "one of: [CLS] didn ' t ##s ' ' it was; or #0 to #7"
+    names = """'[CLS]', 'didn', "'", 't', '##s', "' '", 'it', 'was'"""
+    assert caught.value.expected == f"one of: {names}; or #0 to #7"
 
 
 RUN = [Token(0, "[CLS]", 101, None, None, special=True)] + [
@@ -217,7 +218,8 @@ def test_an_error_names_characters_and_no_bytes():
     text = [*tokens("a"), *ByteTokenizer().encode("我爱e\u0301"), *tokens("b", "<0xE4>")]
     with pytest.raises(InputError) as caught:
         find_token(text, "x")
-    assert "one of: a 我 爱 e ◌\u0301 b 0xE4; or #0 to #11" in caught.value.expected
+    names = "'a', '我', '爱', 'e', '◌\u0301', 'b', '0xE4'"
+    assert f"one of: {names}; or #0 to #11" in caught.value.expected
 
 
 def test_bytes_are_joined_to_the_characters_that_they_spell():

@@ -105,7 +105,7 @@ def cross(
     if not sources or len(sources) > 2:
         raise UsageError(
             "attn cross takes two texts, and {count} are given",
-            expected="QUERY_TEXT and KEY_TEXT, or --chat FILE",
+            expected="two texts, QUERY_TEXT and KEY_TEXT, or --chat FILE",
             count=len(sources),
         )
     has_key_text = len(sources) == 2
@@ -117,7 +117,7 @@ def cross(
                 if not has_key_text
                 else "a text and captured states are both to be looked at"
             ),
-            expected="KEY_TEXT, or --source @FILE.npy for an encoder-decoder",
+            expected="a second text, KEY_TEXT, or --source @FILE.npy for an encoder-decoder",
         )
     loaded_model = request.model(environment, setup, tokenizer=tokenizer)
     side_texts = [request.text_of(environment, chats, source, loaded_model) for source in sources]

@@ -67,6 +67,14 @@ class ExplainOutput(PagedOutput, frozen=True):
     key after each step) and `--code`."""
 
     precision: Annotated[int, declarations.PRECISION] = DIGITS
+    top: Annotated[
+        int,
+        redeclare(
+            declarations.TOP,
+            help="How many keys have a line of their own, those of the largest weights. [default:"
+            " all of up to 4, else 3; with --show all of up to 16, else 10]",
+        ),
+    ] = 10
     step: Annotated[bool, declarations.STEP] = False
     code: Annotated[str | None, declarations.CODE] = None
 
@@ -484,7 +492,7 @@ def seq2seq(
     elif key_text is None:
         raise UsageError(
             "one text is given, and an encoder-decoder has two",
-            expected="QUERY_TEXT and KEY_TEXT",
+            expected="two texts, QUERY_TEXT and KEY_TEXT",
             hint='attn explain seq2seq "le chat noir dort" "the black cat sleeps"',
         )
     validate_options(output, environment)

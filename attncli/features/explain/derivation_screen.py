@@ -761,16 +761,14 @@ class Derivation(Struct, frozen=True, dict=True):
         """The remark on how many keys have a line of their own; empty where all have."""
         if not self.other_keys:
             return Lines()
-        counts = {"count": len(self.keys_shown), "total": len(self.names)}
         note = plural(
             "the {count} key with the largest weight of {total} shown; --top N or --full shows"
             " more",
             "the {count} keys with the largest weights of {total} shown; --top N or --full shows"
             " more",
-            **counts,
+            count=len(self.keys_shown),
+            total=len(self.names),
         )
-        if self.compact:
-            note = message("{count} of {total} keys shown; --top N or --full shows more", **counts)
         return remark(say(self.view, note), self.view)
 
 

@@ -1300,8 +1300,7 @@ def _most_moving_sentence(way: PositionWay, query: str, view: View, *, several: 
         )
         if several:
             template = message(
-                "The position encoding {position} changes the weights of {query} most: one of them"
-                " by {size}."
+                "With {position} the weights of {query} change most, one of them by {size}."
             )
     return say(view, template, position=way.position, query=query, size=f"{way.moved:.2f}")
 

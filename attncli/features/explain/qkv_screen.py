@@ -340,7 +340,7 @@ def _search_sentences(document: QkvTopic, view: View) -> Iterator[str]:
     if rest_weight > float(weights[best]):
         yield say(
             view,
-            "More of it, {share}, rests on keys where heads rest whatever they are: {names}.",
+            "More of it, {share}, rests on {names}, where heads rest whatever stands there.",
             share=softmax_percent(rest_weight, int(np.count_nonzero(weights))),
             names=rest_names_among(document.tokens, np.flatnonzero(rest & (weights > 0))),
         )

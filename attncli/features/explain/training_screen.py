@@ -243,7 +243,7 @@ def _worked_entries(document: TrainingTopic, view: View) -> Iterator[str]:
         view,
         "Of a loss of several queries ∂L/∂W_Q is the sum over them. W_V is not in this loss, which"
         " is of the weights alone; of a loss of the output o = Σ w_j·v_j, ∂L/∂w_j = ∂L/∂o·v_j and"
-        " ∂L/∂v_j = w_j·∂L/∂o.",
+        " ∂L/∂v_j = w_j·∂L/∂o, and ∂L/∂W_V = Σ_j x_jᵀ·∂L/∂v_j.",
     )
 
 

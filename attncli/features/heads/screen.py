@@ -957,7 +957,7 @@ def heads_answer(document: HeadsDocument, view: View) -> Lines:
         tinted_sentence = sentence(words(document.text, document.tokens, shares, frozenset()), view)
     tint: Message | str = ""
     if any(shares):
-        tint = message("tint: words that get more than an even share of all weights")
+        tint = message("tint: words that get more weight than the average word")
         if _tokens_at_rest(document).any():
             tint = message(
                 "tint: words that get more weight than the average word; where heads rest is left"

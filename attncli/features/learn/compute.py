@@ -645,6 +645,7 @@ def _learn_document(
         planned=request.steps,
         loss=last.loss,
         chance=task.chance,
+        goal=task.goal,
         references=[
             GuessingLoss(name=reference.name, loss=reference.loss)
             for reference in task.references()

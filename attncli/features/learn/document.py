@@ -156,7 +156,7 @@ class SeedRun(Part, frozen=True, kw_only=True):
     seed: Count
     steps: Count
     loss: Loss
-    learned: Annotated[bool, describe("Whether the loss is below a tenth of chance.")]
+    learned: Annotated[bool, describe("Whether the loss is below the goal.")]
     formed: Annotated[
         bool, describe("Whether some head does each thing that the task is known to be done by.")
     ]
@@ -185,6 +185,13 @@ class LearnDocument(Document, tag="attn.learn/1", frozen=True, kw_only=True):
     planned: Annotated[Size, describe("Steps that were to be made.")]
     loss: Loss
     chance: Annotated[float, describe("The loss of guessing without having read the text.")]
+    goal: Annotated[
+        float,
+        describe(
+            "The loss below which a seed has learned it: a tenth of chance; of a text of one's own,"
+            " that of counting pairs of characters."
+        ),
+    ]
     references: list[GuessingLoss]
     learned: bool
     formed: bool

@@ -363,7 +363,11 @@ def answer_sentences(document: LearnDocument, view: View) -> list[str]:
     """Sentences with the answer: whether the task was learned, which heads do it, what removing one
     of them costs, and what to do next."""
     loss = _loss_text(document.loss)
-    texts: list[str] = [_outcome(document), *_chance_sentences(document)]
+    texts: list[str] = [
+        _outcome(document),
+        _goal_sentence(document),
+        *_chance_sentences(document),
+    ]
     texts += [
         message(
             "For comparison, {way}: a loss of {loss}.",
@@ -411,37 +415,48 @@ def _outcome(document: LearnDocument) -> Message:
     """The sentence on whether the model that is shown learned the task; of several seeds it names the
     one that is."""
     loss = _loss_text(document.loss)
-    chance = _loss_text(document.chance)
     steps = plural("{count} step", "{count} steps", count=document.steps)
     is_one_of_several = len(document.runs) > 1
     if document.learned and is_one_of_several:
         return message(
-            "Seed {seed} learned it: a loss of {loss} where chance is {chance}, after {steps}.",
+            "Seed {seed} learned it: a loss of {loss} after {steps}.",
             seed=document.seed,
             loss=loss,
-            chance=chance,
             steps=steps,
         )
     if document.learned:
         return message(
-            "The model learned it: a loss of {loss} where chance is {chance}, after {steps}.",
-            loss=loss,
-            chance=chance,
-            steps=steps,
+            "The model learned it: a loss of {loss} after {steps}.", loss=loss, steps=steps
         )
     if is_one_of_several:
         return message(
-            "Seed {seed} has not learned it: a loss of {loss} after {steps}; chance is {chance}.",
+            "Seed {seed} has not learned it: a loss of {loss} after {steps}.",
             seed=document.seed,
             loss=loss,
-            chance=chance,
             steps=steps,
         )
     return message(
-        "The model has not learned it: a loss of {loss} after {steps}; chance is {chance}.",
-        loss=loss,
+        "The model has not learned it: a loss of {loss} after {steps}.", loss=loss, steps=steps
+    )
+
+
+def _goal_sentence(document: LearnDocument) -> Message:
+    """The sentence on the loss below which a model has learned the task."""
+    chance = _loss_text(document.chance)
+    goal = _loss_text(document.goal)
+    # of a text of one's own the goal is what can be guessed without attention
+    ways = [row.name for row in document.references if row.loss == document.goal]
+    if ways:
+        return message(
+            "It counts as learned below {goal}, the loss of {way}; chance is {chance}.",
+            goal=goal,
+            way=reference_name(ways[0]),
+            chance=chance,
+        )
+    return message(
+        "It counts as learned below {goal}, a tenth of the loss by chance ({chance}).",
+        goal=goal,
         chance=chance,
-        steps=steps,
     )
 
 

@@ -151,9 +151,10 @@ def _tint_sentence(document: RunDocument) -> Message:
     if heads and not document.queries:
         if has_resting_keys:
             return message(
-                "tint: words that get more than an even share of the weight that does not rest"
+                "tint: words that get more weight than the average word; where heads rest is left"
+                " out"
             )
-        return message("tint: words that get more than an even share of all weights")
+        return message("tint: words that get more weight than the average word")
     # from the strongest link to each word
     if _kinds_left_out(document):
         return message(

@@ -235,7 +235,7 @@ def series(
     if remembered and note is not None:
         note(
             message(
-                "{count} of {all} checkpoints were measured before",
+                "cache: results of {count} of {all} checkpoints; --fresh measures them again",
                 count=remembered,
                 all=len(names),
             )

@@ -134,6 +134,7 @@ def test_the_document_says_what_formed(kept) -> None:
     assert document["learned"]
     assert document["formed"]
     assert document["loss"] < 0.05 < 2.7 < document["chance"]
+    assert document["goal"] == pytest.approx(document["chance"] / 10)
     assert [point["step"] for point in document["curve"]][:6] == [0, 1, 2, 4, 5, 8]
     best = {row["score"]: row for row in document["runs"][0]["best"]}
     assert best["previous"]["layer"] == 0
@@ -439,6 +440,21 @@ def test_seeds_may_solve_it_while_looking_elsewhere() -> None:
     looks = [run["best"][0]["value"] for run in document["runs"]]
     assert max(looks) > 0.9
     assert min(looks) < 0.1
+
+
+def test_the_screen_says_which_loss_counts_as_learned(tmp_path: Path) -> None:
+    """A tenth of ln 2, of two answers alike; of a file the loss of counting pairs."""
+    told = " ".join(ask("learn", "order", "--steps", "2", "--brief").out.split())
+    assert "has not learned it" in told
+    assert "It counts as learned below 0.0693, a tenth of the loss by chance (0.69)." in told
+    (tmp_path / "t.txt").write_text("to be or not to be " * 30)
+    line = ("learn", "text", str(tmp_path / "t.txt"), "--steps", "2")
+    found = ask(*line, "--json").json
+    pairs = {row["name"]: row["loss"] for row in found["references"]}["counting pairs of characters"]
+    assert found["goal"] == pairs
+    assert found["learned"] == (found["loss"] < pairs)
+    told = " ".join(ask(*line, "--brief").out.split())
+    assert f"below {pairs:.2f}, the loss of counting pairs of characters; chance is" in told
 
 
 @pytest.mark.thorough

@@ -75,7 +75,7 @@ def test_a_file_of_another_size_is_refused_in_chinese(tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_text("1,0\n0,0\n")
     (tmp_path / "mymask").write_text("1")
     refused = ask("mask", str(tmp_path / "m.csv"), "-n", "4", "--lang", "zh").err
-    assert "应为：[4, 4]（查询 × 键），或 [4]" in refused
+    assert "需要：[4, 4]（查询 × 键），或 [4]" in refused
     assert "掩码文件" in ask("run", "a", "--mask", str(tmp_path / "no.csv"), "--lang", "zh").err
     nameless = ("run", "--embeddings", str(tmp_path / "mymask"))
     assert "the name has no ending" in ask(*nameless).err
