@@ -450,7 +450,8 @@ def test_the_screen_says_which_loss_counts_as_learned(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("to be or not to be " * 30)
     line = ("learn", "text", str(tmp_path / "t.txt"), "--steps", "2")
     found = ask(*line, "--json").json
-    pairs = {row["name"]: row["loss"] for row in found["references"]}["counting pairs of characters"]
+    losses = {row["name"]: row["loss"] for row in found["references"]}
+    pairs = losses["counting pairs of characters"]
     assert found["goal"] == pairs
     assert found["learned"] == (found["loss"] < pairs)
     told = " ".join(ask(*line, "--brief").out.split())
