@@ -451,10 +451,15 @@ def too_many(context: Any, extra: list[str]) -> UsageError:
         padded = (item.name for item in context.command.params if "--padded" in item.opts)
         options = ["--padded" for name in padded if values.get(name)]
         lines = shlex.join(["printf", r"%s\n", text, *extra])
+        expected = message("one text; several are the lines of a pipe or a file")
+        hint = f"{lines} | {' '.join([path, '--lines', *options])}"
+        if len(path.split()) > 2:  # a topic of attn explain, which is about one text
+            expected = message("one text")
+            hint = f"{path} {shlex.quote(text)}"
         return UsageError(
             "{many} after the text {text}: {extra}",
-            expected="one text; several are the lines of a pipe or a file",
-            hint=f"{lines} | {' '.join([path, '--lines', *options])}",
+            expected=expected,
+            hint=hint,
             many=many,
             text=repr(text),
             extra=shlex.join(extra),

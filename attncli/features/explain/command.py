@@ -1083,7 +1083,7 @@ class TextOrTopic(PlainParameters, TyperGroup):
             topic = _topic_like(args[0])
         if topic is not None:
             # the word and what follows it, without quotes, were meant as a topic and its arguments
-            what = message("attn explain has no topic {arg}", arg=repr(args[0]))
+            what = message("there is no topic {arg}", arg=repr(args[0]))
             expected = message("{topics}, or one text in quotes", topics=listing(TOPICS))
             raise UsageError(
                 what,

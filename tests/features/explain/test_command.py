@@ -405,3 +405,14 @@ def test_a_head_that_rests_is_not_said_to_look_there() -> None:
 def test_a_text_of_one_token_has_one_key() -> None:
     assert 'Nothing is hidden: "a" may look at the only key.' in ask("explain", "a").out
     assert 'Nothing is hidden: "b" may look at all 2 keys.' in ask("explain", "a b").out
+
+
+def test_a_second_text_of_a_topic_is_not_sent_to_lines_that_it_refuses() -> None:
+    refused = ask("explain", "qkv", "a b", "c d")
+    assert (refused.code, "--lines" in refused.err) == (2, False)
+    assert refused.err.endswith("try: attn explain qkv 'a b'\n")
+    assert "--lines" in ask("explain", "a b", "c d").err, "the derivation takes several"
+
+
+def test_a_mistyped_topic_stands_in_quotes_of_the_language() -> None:
+    assert "没有名为“sofmax”的专题" in ask("explain", "sofmax", "1", "2", "--lang", "zh").err
