@@ -503,11 +503,9 @@ class _PackedMatrices:
         if "qweight" not in parts:
             return
         weight, zeros, scale = self.stored_parts(module, parts, "qweight", "qzeros", "scales")
-        # "version" names the program of AWQ's that the words are laid out for
-        if (
-            self.bits("bits", "w_bit") != 4
-            or str(self.settings.get("version", "gemm")).lower() != "gemm"
-        ):
+        # "version" names the program of AWQ's that the words are laid out for; null is its default
+        version = self.settings.get("version") or "gemm"
+        if self.bits("bits", "w_bit") != 4 or str(version).lower() != "gemm":
             raise self._setting_error(
                 "version", self.settings.get("version"), message("4 bits, packed as for gemm")
             )

@@ -442,8 +442,9 @@ def _biases(
 def _partly_hidden_keys(
     rule: Rule, start: int, stop: int, low: int, high: int, keys: int
 ) -> list[tuple[int, int]] | None:
-    """The ranges of keys that some rows of a block see and some do not; None where these are not
-    known from the mask alone, or a row may see nothing.
+    """The ranges of keys that some rows of a block see and some do not; none in the list where all
+    rows see all keys. None where these are not known from the mask alone, or the rows have no key
+    that all of them see, so that one may see nothing.
 
     start, stop: the block's rows.
     low, high: its keys.
@@ -454,7 +455,7 @@ def _partly_hidden_keys(
     if mask is None or not isinstance(rule.offset, int):
         return None
     first, last = common_span(mask, start + rule.offset, stop - 1 + rule.offset, keys)
-    if first < last:
+    if first < last:  # some key is seen by every row
         return [(begin, end) for begin, end in ((low, first), (last, high)) if begin < end]
     return None
 

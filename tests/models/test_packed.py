@@ -26,6 +26,7 @@ from tiny_sizes import LLAMA, Case, rope
 
 import attncli
 from attncli.errors import InputError, UnsupportedError
+from attncli.inputs.checkpoint import Checkpoint
 from attncli.inputs.packed_checkpoint import METHODS
 from attncli.models.load import open_checkpoint
 from attncli.models.verify import verify
@@ -573,3 +574,45 @@ def test_the_list_of_models_names_every_format_and_what_families_are_held_agains
     assert "gpt2" in rows["GGUF"]["families"]
     assert rows["mxfp4"]["families"] == ["gpt_oss"]
     assert "GGUF" in ask("models", "list").out
+
+
+def test_a_group_size_below_0_is_one_group_for_all_inputs(plain: Path, tmp_path: Path) -> None:
+    """GPTQ's programs write −1; the scales that are stored say the same."""
+    folder, _ = pack(plain, tmp_path / "packed", "gptq")
+    stored = load_file(folder / "model.safetensors")
+    name = "model.layers.0.self_attn.q_proj"
+    stored = {key: array for key, array in stored.items() if not key.endswith("g_idx")}
+    for key in [key for key in stored if key.endswith((".scales", ".qzeros"))]:
+        stored[key] = stored[key][:1]
+    save_file(stored, folder / "model.safetensors")
+    told = json.loads((folder / "config.json").read_text())
+    told["quantization_config"]["group_size"] = -1
+    (folder / "config.json").write_text(json.dumps(told))
+    matrix = open_checkpoint(folder).read(f"{name}.weight")  # [out, in]
+    words, zero_words, scales = (
+        stored[f"{name}.{part}"] for part in ("qweight", "qzeros", "scales")
+    )
+    for out in range(len(matrix)):
+        zero = (int(zero_words[0, out // 8]) >> 4 * (out % 8) & 15) + 1
+        for column in range(matrix.shape[1]):
+            number = int(words[column // 8, out]) >> 4 * (column % 8) & 15
+            known = (number - zero % 16) * float(scales[0, out])
+            assert matrix[out, column] == pytest.approx(known, rel=1e-6)
+
+
+def test_a_version_of_null_is_the_default_of_awq(plain: Path, tmp_path: Path) -> None:
+    from transformers import AwqConfig
+
+    assert AwqConfig(version=None).format == AwqConfig().format == "gemm"
+    folder, expected = pack(plain, tmp_path / "packed", "awq")
+    told = json.loads((folder / "config.json").read_text())
+
+    def opened(version: str | None) -> Checkpoint:
+        told["quantization_config"]["version"] = version
+        (folder / "config.json").write_text(json.dumps(told))
+        return open_checkpoint(folder)
+
+    for tensor, matrix in expected.items():
+        assert np.abs(opened(None).read(tensor) - matrix).max() < 1e-6
+    with pytest.raises(UnsupportedError, match="version to 'gemv'"):
+        opened("gemv")

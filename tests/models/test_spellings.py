@@ -249,3 +249,17 @@ def test_gpt2_reordered_is_the_same_mathematics(tmp_path: Path) -> None:
     folder = make(Case("gpt2", {**CASES["gpt2"].config, "reorder_and_upcast_attn": True}), tmp_path)
     assert apart(ours(folder, two_sided=False), reference(folder, IDS, dtype="float32")) < 1e-5
     assert attncli.load(folder).warnings == ()
+
+
+def test_jambas_experts_are_counted_by_the_other_key_alone(tmp_path: Path) -> None:
+    folder = make(CASES["jamba"], tmp_path)
+    told = json.loads((folder / "config.json").read_text())
+    count = told.pop("num_experts", None) or told.pop("num_local_experts")
+    told.pop("num_local_experts", None)
+    counts = []
+    for key in ("num_experts", "num_local_experts"):
+        (folder / "config.json").write_text(json.dumps({**told, key: count}))
+        spec = attncli.load(folder, note=None).spec
+        counts.append([getattr(block.mlp, "count", 1) for block in spec.blocks])
+    assert counts[0] == counts[1]
+    assert max(counts[0]) == count == 5

@@ -167,6 +167,25 @@ def test_without_a_transformers_that_serves(
     assert error.value.hint == install_command("transformers")
 
 
+@pytest.mark.parametrize(
+    ("version_text", "serves"),
+    [
+        *(("5.23.0", True), ("5.23rc1", True), ("5.23.0.dev0", True), ("6.0.0a1", True)),
+        *(("5.22.0rc1", False), ("5.9.dev0", False)),
+    ],
+)
+def test_a_transformers_before_its_release_counts_as_that_release(
+    monkeypatch: pytest.MonkeyPatch, version_text: str, serves: bool
+) -> None:
+    pytest.importorskip("transformers")  # imports it, which asks for versions of its own
+    monkeypatch.setattr("importlib.metadata.version", lambda name: version_text)
+    if serves:
+        assert transformers_model.import_transformers().__name__ == "transformers"
+    else:
+        with pytest.raises(UnsupportedError, match="is installed"):
+            transformers_model.import_transformers()
+
+
 def test_the_oldest_transformers_is_the_one_that_is_asked_for() -> None:
     wanted = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
         "optional-dependencies"

@@ -24,8 +24,8 @@ from attncli.features.answer.document import (
     CarryingHead,
     CarryingHeads,
 )
-from attncli.language import Message, choice, message, plural, say
-from attncli.mechanism.spec import spoken_head
+from attncli.language import Message, choice, listing, message, plural, say
+from attncli.mechanism.spec import head_name, spoken_head
 
 LEAST_STEP = 0.01
 """A change in nats from dose to dose that two decimals always show."""
@@ -109,6 +109,9 @@ def carrier_sentences(document: AnswerDocument, view: View) -> Iterator[str]:
         return
     effect = _effect_of(document, carriers.region)
     yield say(view, _together_sentence(document, carriers, effect, view))
+    if view.brief and len(carriers.heads) > 1:  # their table is left out
+        names = [head_name(row.layer, row.head) for row in carriers.heads]
+        yield say(view, "These heads are {heads}.", heads=listing(names))
     # what the region's whole cut loses beyond the cut of the answer's own links in all heads
     missing = carriers.every - effect.change
     if document.cut == "links" and carriers.every < 0 and missing >= LITTLE:

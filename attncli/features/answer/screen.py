@@ -632,7 +632,8 @@ def _idle_sentences(
     document: AnswerDocument, sources: Sequence[AnswerEffect], view: View
 ) -> Iterator[str]:
     """Yield which regions change the answer by less than `LITTLE`: by name, or where they are more
-    than `MOST_NAMED`, how many."""
+    than `MOST_NAMED`, how many; and that two of them may hide each other, where no subsets of regions
+    were taken away together."""
     idle = [effect for effect in sources if abs(effect.change) < LITTLE]
     least = format_fixed(LITTLE, 2)
     if not idle:
@@ -655,14 +656,22 @@ def _idle_sentences(
                 least=least,
             ),
         )
-        return
-    names = listing([quoted_leaf(document, effect, view) for effect in idle])
-    yield say(
-        view,
-        "Without any one of {names} it changes by less than {least} nats.",
-        names=names,
-        least=least,
-    )
+    else:
+        names = listing([quoted_leaf(document, effect, view) for effect in idle])
+        yield say(
+            view,
+            "Without any one of {names} it changes by less than {least} nats.",
+            names=names,
+            least=least,
+        )
+    # where the answer changes little without any region, `_used_sentences` has said so
+    first = sources[0]
+    is_said = first.matters is True and -first.change < SMALL_LOSS
+    if document.subsets is UNSET and not is_said:
+        yield say(
+            view,
+            "If two of them say the same, they hide each other: --subsets takes them away together.",
+        )
 
 
 def _frame_sentences(document: AnswerDocument, view: View) -> Iterator[str]:

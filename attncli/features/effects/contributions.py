@@ -666,6 +666,9 @@ def _add_relative_scores(
     """Add to the scores what vectors of the relative position bring: they count as the last part,
     and meet each part's query as keys, or each part's keys as queries.
 
+    Each product is counted once on either side: as one of the part that meets the positions, and on
+    the other side as one of the last part, which has no query and no keys of its own.
+
     vectors: each part's query, [part, dim], and keys, [part, key, dim].
     sums: what each part adds on the query's and on the keys' side, [part, key]; changed in place.
     bias_index: that of the part of the head's own biases.
@@ -674,16 +677,16 @@ def _add_relative_scores(
     query_sums, key_sums = sums
     position_part = len(queries) - 1
     if relative.keys is not None:
-        relative_scores = scale * (queries @ relative.keys.T)
-        query_sums += relative_scores
+        relative_scores = scale * (queries[:position_part] @ relative.keys.T)
+        query_sums[:position_part] += relative_scores
         key_sums[position_part] = relative_scores.sum(0)
         if relative.more is not None:  # a bias of the query that meets positions alone
             bias_scores = scale * (relative.keys @ relative.more)
             query_sums[bias_index] += bias_scores
             key_sums[position_part] += bias_scores
     if relative.queries is not None:
-        position_scores = scale * np.einsum("kd,pkd->pk", relative.queries, keys)
-        key_sums[:position_part] += position_scores[:position_part]
+        position_scores = scale * np.einsum("kd,pkd->pk", relative.queries, keys[:position_part])
+        key_sums[:position_part] += position_scores
         query_sums[position_part] = position_scores.sum(0)
 
 

@@ -1025,9 +1025,25 @@ def _patch_heads(document: PatchDocument, view: View) -> Lines:
 PATCH_MEASURES = {
     "logit difference": message("logit of {target} less that of {versus}"),
     "log probability": message("log-probability of {target}"),
-    "cosine": message("cosine to the clean vector"),
 }
-"""What each measure is called in the answer."""
+"""What each measure of a next token is called in the answer."""
+
+
+def _patch_measure(document: PatchDocument, view: View) -> str:
+    """What is measured, as a noun phrase: a next token's logit or probability, or the cosine of a
+    vector, with the tokens that it is of."""
+    if document.measure != "cosine":
+        ends = {"target": document.target, "versus": document.versus}
+        names = {name: quote_text(token.text, view) for name, token in ends.items() if token}
+        return say(view, PATCH_MEASURES[document.measure], **names)
+    if len(document.query) == 1:
+        place = quoted_token(document.tokens, document.query[0], view)
+        return say(view, "cosine to the clean vector of {place}", place=place)
+    if len(document.query) == len(document.tokens):
+        return say(view, "cosine of the mean of all vectors to the clean one")
+    comma = say(view, contextual("between", ", "))
+    places = comma.join(quoted_token(document.tokens, index, view) for index in document.query)
+    return say(view, "cosine of the mean vector of {places} to the clean one", places=places)
 
 
 TOLD_BY = {
@@ -1113,8 +1129,6 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
         yield from _patch_pair_sentences(document, view)
         return
     yield from patch_probability_sentences(document, view)
-    ends = {"target": document.target, "versus": document.versus}
-    names = {name: quote_text(token.text, view) for name, token in ends.items() if token}
     comma = say(view, contextual("between", ", "))
     is_everywhere = len(document.places) == len(document.tokens)
     if is_everywhere:
@@ -1130,7 +1144,7 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
         view,
         put_in,
         place=comma.join(quoted_token(document.tokens, index, view) for index in document.places),
-        measure=say(view, PATCH_MEASURES[document.measure], **names),
+        measure=_patch_measure(document, view),
     )
     if document.into is not UNSET:
         receivers = comma.join(

@@ -44,6 +44,7 @@ from attncli.features.explain.document import (
 )
 from attncli.features.explain.page_model import PageModel, page_model
 from attncli.language import Message, contextual, languages, message
+from attncli.measure.rest import resting_keys
 from attncli.mechanism.spec import head_name
 from attncli.models.model import Model
 
@@ -397,11 +398,16 @@ def _round_numbers(numbers: Any) -> Any:
 
 def _stored_numbers(document: AttentionTopic) -> dict[str, Any]:
     """The numbers of a derivation for a page that does not run the model, by the names of its
-    script."""
+    script.
+
+    Vectors, what comes before the scores, and weights are rounded to the digits that a page shows;
+    the row of scores and the numbers of its softmax are the document's own. Of a hidden key the
+    script reads null in `scores` and `shifted` as −∞.
+    """
     projected = document.step(Projections)
     scores = document.step(Scores)
     softmax = document.step(SoftmaxRow)
-    # a number that the document holds as null is written as 0
+    # that of a hidden key, null in the document, adds nothing to the sum: 0
     exponentials = [value or 0.0 for value in softmax.exponentials]
     # where the token before each ends: one that begins there is joined to it without a blank; the
     # last end is before no token
@@ -455,6 +461,10 @@ def _commands(document: AttentionTopic, run_options: GivenOptions | None) -> dic
         )
     view = View(run_options=run_options)
     weights = np.asarray(document.step(SoftmaxRow).weights)[: len(document.tokens)]
+    # a key where heads rest whatever it is would be found in all of them: another, if any has weight
+    word_weights = np.where(resting_keys(document.tokens, document.model.source), 0.0, weights)
+    if word_weights.max(initial=0.0) > 0:
+        weights = word_weights
     query, key = (
         token_reference(document.tokens, index, view)
         for index in (document.query, int(np.argmax(weights)))

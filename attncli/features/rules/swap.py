@@ -169,7 +169,7 @@ def next_token_loss(
                 rows=rows_for(model.spec, len(text)),
                 interventions=NO_INTERVENTIONS if changes is None else changes([text]),
             )
-            total += _loss_sum(model, trace.after.reshape((len(text), -1)), text)
+            total += _loss_sum(model, trace.after, text)
             count += len(text) - 1
             progress(len(text))
     return total / max(count, 1)

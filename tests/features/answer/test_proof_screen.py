@@ -359,3 +359,27 @@ def test_what_gets_most_attention_is_told_beside_what_is_needed(
     for effect, (attention, even) in zip(document["effects"], shares, strict=False):
         effect |= {"attention": attention, "even": even, "change": -0.9, "is_source": True}
     assert said_of in said(answer_sentences(answered(**document), WIDE))
+
+
+def test_heads_are_named_where_their_table_is_left_out() -> None:
+    brief = View(lang="en", width=400, brief=True)
+    several = carried([-0.6, -0.3], -1.5)
+    assert "These heads are L20H4, L21H4." in " ".join(carrier_sentences(several, brief))
+    assert "These heads are" not in " ".join(carrier_sentences(several, WIDE))
+    assert "These heads are" not in " ".join(carrier_sentences(carried([-0.6], -1.5), brief))
+
+
+def test_two_regions_that_say_the_same_are_warned_of_beside_one_that_counts() -> None:
+    def said(*changes: float, **parts: Any) -> str:
+        """The answer on regions of which the first counts, with these changes."""
+        document = documents.answer(regions=len(changes) + 1)  # the last is the rest
+        for effect, change in zip(document["effects"], changes, strict=False):
+            effect |= {"change": change, "matters": effect["region"] == 0, "is_source": True}
+        document["effects"] = document["effects"][: len(changes)]
+        read = document_of({**document, **parts}, "test")
+        assert isinstance(read, AnswerDocument)
+        return " ".join(answer_sentences(read, WIDE))
+
+    assert said(-1.5, 0.0, 0.01).count("hide each other") == 1
+    assert "hide each other" not in said(-1.5, 0.0)
+    assert said(-0.2, 0.0, 0.01).count("hide each other") == 1  # said of so small a loss anyway

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import resting_model
 import torch
 from asking import ask
+
+import attncli
+from attncli.features.explain.page import _commands
 
 TEXT = "humpty dumpty sat on"
 
@@ -235,3 +239,21 @@ def test_the_last_two_steps_are_commands_of_the_same_head_and_link() -> None:
     assert "--query '#2'" in ask("explain", "我 看 你", "--ascii", "--show", "further").out
     assert ask(*several, "--show", "further").out.count("\n") == 3
     assert "attn ablate" not in ask(*several, "--brief").out
+
+
+def test_a_page_asks_other_heads_about_a_key_where_heads_do_not_rest() -> None:
+    model = resting_model.model()
+    place = {"query": "#5", "layer": 0, "head": resting_model.PREVIOUS}
+    rests = {**place, "head": resting_model.RESTS}
+    commands = [_commands(attncli.explain(model, "cdbeacfd", **at), None) for at in (place, rests)]
+    weights = np.asarray(next(iter(model.trace("cdbeacfd"))).stages["weights"])
+    assert (
+        weights[resting_model.RESTS, 5].argmax() == 0
+    )  # of the resting head it is the first token
+    second = int(weights[resting_model.RESTS, 5, 1:].argmax()) + 1
+    found = [command["heads"].rpartition(" --to ")[2] for command in commands]
+    names = [token.text for token in model.encode("cdbeacfd")]
+    assert [found[0] in ("#4", names[4], "'#4'"), found[1] in (names[second], f"'#{second}'")] == [
+        True,
+        True,
+    ]

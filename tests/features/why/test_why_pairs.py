@@ -117,3 +117,11 @@ def test_another_key_that_is_not_there_is_told_before_anything_runs(model: Model
         assert "pair 1" in str(raised.value.where)
 
     assert tokens_run(refused) == 0
+
+
+def test_another_key_that_the_mask_hides_is_refused(model: Model) -> None:
+    """From the third token the fourth cannot be seen."""
+    seen = attncli.why_pairs(model, SAMPLES, query="#2", key="#1", than="#0", layers=[0], heads=[0])
+    assert 0 < seen.centred.weight < 1
+    with pytest.raises(InputError, match="hides the other key"):
+        attncli.why_pairs(model, SAMPLES, query="#2", key="#1", than="#3", layers=[0], heads=[0])
