@@ -943,7 +943,7 @@ def _joined_words(
     """The runs of tokens to join to words in either text, so that words in each other's place can be
     compared; None where nothing is to join. A note tells the user of the first of them."""
     from attncli.features.compare.alignment import replaced_words
-    from attncli.inputs.token import covered_text
+    from attncli.inputs.token import covered_text, straight_quotes
 
     tokens = [request.tokens_of(loaded_model, text) for text in texts]
     joined = replaced_words(
@@ -958,10 +958,10 @@ def _joined_words(
         for row, runs in zip(tokens, joined, strict=True)
     ]
     what = message(
-        "{a} in A and {b} in B are compared as whole words: weights to their tokens are summed,"
-        " from them averaged",
-        a=repr(first[0]),
-        b=repr(first[1]),
+        "{a} in A and {b} in B are compared as whole words: weights to their tokens are added"
+        " up, weights from them averaged",
+        a=straight_quotes(first[0]),
+        b=straight_quotes(first[1]),
     )
     environment.note(what)
     return joined

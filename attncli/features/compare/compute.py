@@ -37,7 +37,13 @@ from attncli.features.compare.document import (
 from attncli.features.run.compute import run
 from attncli.features.run.document import RunDocument
 from attncli.inputs.regions import Region
-from attncli.inputs.token import bytes_name, choose_token, find_span, ignore
+from attncli.inputs.token import (
+    bytes_name,
+    choose_token,
+    find_span,
+    ignore,
+    straight_quotes,
+)
 from attncli.language import message
 from attncli.measure.labels import row_divergences
 from attncli.measure.rest import resting_keys
@@ -359,7 +365,9 @@ def _query_positions(
         count = span.stop - span.first
         note(
             message(
-                "{query} is {count} tokens, each with its own row", query=repr(query), count=count
+                "{query} is {count} tokens, each with its own row",
+                query=straight_quotes(query),
+                count=count,
             )
         )
     else:

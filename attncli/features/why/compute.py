@@ -46,6 +46,7 @@ from attncli.inputs.token import (
     ignore,
     note_first,
     refuse_unknown,
+    straight_quotes,
 )
 from attncli.language import message
 from attncli.measure.rest import Bools, resting_keys
@@ -345,7 +346,7 @@ def _pieces(
         note(
             message(
                 "{reference} is {count} tokens: the link with the largest weight is explained",
-                reference=repr(reference),
+                reference=straight_quotes(reference),
                 count=len(places_of_word),
             )
         )
@@ -354,7 +355,7 @@ def _pieces(
         message(
             "{reference} is {count} tokens: of those where no head rests, the link with the largest"
             " weight is explained",
-            reference=repr(reference),
+            reference=straight_quotes(reference),
             count=len(places_of_word),
         )
     )

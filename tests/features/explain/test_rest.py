@@ -54,7 +54,7 @@ def test_of_a_row_that_sees_few_keys_the_head_that_looks_is_taken() -> None:
     notes: list[str] = []
     layer, head = strongest_head(model, TEXT, model.encode(TEXT), 2, note=notes.append)
     assert (layer, head) == (0, resting_model.PREVIOUS)
-    assert repr(TEXT[1]) in str(notes[0])
+    assert f'"{TEXT[1]}"' in str(notes[0])
 
 
 def test_the_hint_at_other_heads_names_what_the_query_looks_at() -> None:
