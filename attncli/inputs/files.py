@@ -944,6 +944,17 @@ def _invalid_json(error: ValueError) -> Message:
     return message("this is not valid JSON: {error}", error=fault)
 
 
+JSON_KINDS = {
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    type(None): "null",
+}
+"""JSON's own name of a value that is no object, by the Python type it is read as."""
+
+
 def parse_object(
     raw: bytes, where: str, what: str, *, most: int = MOST, with_tags: bool = False
 ) -> dict[str, Any]:
@@ -1016,10 +1027,10 @@ def parse_object(
         ) from error
     if not isinstance(value, dict):
         raise InputError(
-            "this JSON is a {type}, not an object",
+            "this JSON is of type {type}, not an object",
             where=where,
             expected=what,
-            type=type(value).__name__,
+            type=JSON_KINDS[type(value)],
         )
     if SURROGATE.search(raw):  # rare, and looking at every string of the value takes long
         refuse_half_characters(value, where)

@@ -235,19 +235,21 @@ def _check_places(arguments: Mapping[str, Any]) -> None:
         layer, head = (EVERY if place is None else [place] for place in places)
         choose_heads_of(model.spec, layer, head)
     tokens = arguments.get("tokens")
-    query = arguments.get("query")
-    if not isinstance(query, int) or not isinstance(tokens, Sequence):
+    if not isinstance(tokens, Sequence):
         return
-    if not 0 <= query < len(tokens):
-        raise InputError(
-            "there is no token #{index}",
-            expected=message(
-                "#0 to #{last}: the text has {tokens} tokens",
-                last=len(tokens) - 1,
-                tokens=len(tokens),
-            ),
-            index=query,
-        )
+    target = arguments.get("target")  # a text, or the positions of a word's tokens
+    indices = [arguments.get("query"), *(target if isinstance(target, (list, tuple)) else ())]
+    for index in indices:
+        if isinstance(index, int) and not 0 <= index < len(tokens):
+            raise InputError(
+                "there is no token #{index}",
+                expected=message(
+                    "#0 to #{last}: the text has {tokens} tokens",
+                    last=len(tokens) - 1,
+                    tokens=len(tokens),
+                ),
+                index=index,
+            )
 
 
 def _check_size(name: str, value: Any) -> None:

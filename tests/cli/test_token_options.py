@@ -125,14 +125,19 @@ def test_a_token_is_told_or_refused(asked: tuple[str, str], folder: Path) -> Non
         answer = ask(*line, option, value, "--json")
         codes[value] = answer.code
         if answer.code == 0:
-            counted = f"'{value}' is token " in answer.err
-            first = f"'{value}' occurs " in answer.err and "using the first, token #" in answer.err
+            # words are quoted with double marks, entries of the vocabulary with single ones
+            notes = answer.err.replace("'", '"')
+            counted = f'"{value}" is token ' in notes
+            first = f'"{value}" occurs ' in notes and "using the first, token #" in notes
             document = answer.json
-            named = [document.get("target") or {}, document.get("versus") or {}]
-            entry = value in [part.get("text", part.get("name")) for part in named]
+            # entries of the vocabulary; the target of `explain training` is a list of positions
+            named = [document.get(part) for part in ("target", "versus")]
+            entry = value in [
+                part.get("text", part.get("name")) for part in named if isinstance(part, dict)
+            ]
             texts = [token["text"] for token in document.get("tokens", ())]
             known = texts.count(value) == 1
-            several = re.search(f"'{value}' is \\d+ tokens", answer.err) is not None
+            several = re.search(f'"{value}" is \\d+ tokens', notes) is not None
             told = counted or first or entry or known
             told_where_whole = several if "answer" in document else told or several
             assert told_where_whole, (value, answer.err)

@@ -312,7 +312,7 @@ CONFIGS = [
     ("{", InputError, "JSON"),
     ('{"a": 1, "a": 2}', InputError, "twice"),
     ('{"a": 1e400}', InputError, "too large"),
-    ("[1]", InputError, "list"),
+    ("[1]", InputError, "array"),
     ("[" * 100_000, InputError, "nested|JSON"),
     ('{"a": ' + "9" * 5000 + "}", InputError, "JSON"),
     (" " * (16 * 2**20 + 1), LimitError, "bytes"),

@@ -160,7 +160,7 @@ HOSTILE = {
     "NaN": (forged(b'{"a": NaN}'), "not valid JSON"),
     "huge number": (forged(b'{"a": ' + b"9" * 5000 + b"}"), "not valid JSON"),
     "nested": (forged(b"[" * 200_000), "nested too deeply"),
-    "a list": (forged([]), "is a list, not an object"),
+    "a list": (forged([]), "is of type array, not an object"),
     "repeated": (forged(b'{"a": %b, "a": %b}' % (TWO, TWO), bytes(8)), "the key 'a' stands there twice"),
     "repeated field": (forged(b'{"a": {"dtype": "F32", "dtype": "F64", "shape": []}}'), "the key 'dtype' stands "
                                                                                         "there twice"),

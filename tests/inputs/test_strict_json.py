@@ -21,7 +21,7 @@ from attncli.language import translate
         (b'{"a": 1e400}', "1e400 is too large"),
         (b'{"a": [1E+00999]}', "too large"),
         (b'{"a": -%s.0}' % (b"9" * 310), "too large"),
-        (b"[1]", "a list, not an object"),
+        (b"[1]", "of type array, not an object"),
         (b'{"a": "\xff"}', "not valid JSON"),
         (b'{"a":' * 100_000, "nested too deeply"),
     ],

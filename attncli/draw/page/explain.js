@@ -276,7 +276,7 @@ function command(verb, ...more) {
     const own = [...meta.masks, ...(chosen.mask === "own" ? [] : [chosen.mask === "causal" ? "causal" : `window:${max(chosen.window, 1)}`])];
     for (const one of own) words.push("--mask", shell(one));
   }
-  if (chosen.scale !== null || chosen.heat !== 1) words.push("--scale", String(scale()));
+  if (chosen.scale !== null || chosen.heat !== 1) words.push("--scale", String(Number(scale().toPrecision(15)))); // 0.28, not 0.27999999999999997
   else if (meta.scale !== null) words.push("--scale", meta.scale);
   if (verb === "explain" && (model.blocks.length > 1 || model.blocks[0].heads > 1)) words.push("--layer", String(shown.layer), "--head", String(shown.head));
   return [...words, ...more].join(" ");

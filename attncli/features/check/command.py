@@ -22,7 +22,9 @@ def check(
     answers: Annotated[
         Path | None,
         argument(
-            "Answers as JSON, by the number of the question; none lists the questions.", "FILE"
+            "Answers as JSON, by the number of the question; - reads standard input; none lists the"
+            " questions.",
+            "FILE",
         ),
     ] = None,
 ) -> None:
@@ -35,7 +37,7 @@ def check(
     environment: Environment = ctx.obj
     view = validate_options(output, environment)
     from attncli.features.check.compute import check as compute_check
-    from attncli.inputs.files import read_object
+    from attncli.inputs.files import JSON_LIMIT, parse_object, read_object, read_pipe
 
     if answers is None:
         document = compute_check()
@@ -43,7 +45,12 @@ def check(
         what = message(
             'answers as JSON, the number of a question in double quotes, such as {"1": 0.5}'
         )
-        document = compute_check(read_object(answers, what=what), name=answers.name)
+        if str(answers) == "-":
+            name: str = message("standard input")
+            raw = read_pipe(environment.stdin, name, limit=JSON_LIMIT)
+            document = compute_check(parse_object(raw, name, what), name=name)
+        else:
+            document = compute_check(read_object(answers, what=what), name=answers.name)
     write_documents([document], output, environment, view)
     wrong = [str(mark.number) for mark in document.answers if mark.is_right is False]
     if wrong:  # a verdict on the answers, no error of the program

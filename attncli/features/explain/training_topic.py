@@ -118,7 +118,7 @@ def training_document(
         with differences of the loss.
 
     Raises:
-        UsageError: For a learning rate that is not a positive number.
+        UsageError: For a learning rate that is not a positive number, and a target of no token.
         UnsupportedError: For a head whose scores are more than x·W_Q·(x·W_K)ᵀ, scaled and biased.
         InputError: For a layer, head or token that is not there, a target that the query does not
             see or that gets all of its weight or none, or a query that sees one key alone.
@@ -130,6 +130,8 @@ def training_document(
             option="--learning-rate",
             value=learning_rate,
         )
+    if target is not None and len(target) == 0:
+        raise UsageError("{name} is empty", expected="at least one of them", name="target")
     trace = refuse_lost_rows(
         model.backend, next(iter(model.trace(tokens, layers=[layer], heads=[head], keep=SQUARE)))
     )

@@ -166,3 +166,13 @@ def test_a_number_of_too_many_digits_is_refused_in_plain_words(tmp_path: Path) -
     english, chinese = ask("check", str(file)), ask("check", str(file), "--lang", "zh")
     assert (english.code, "a number has too many digits" in english.err) == (3, True)
     assert (chinese.code, "位数太多" in chinese.err) == (3, True)
+
+
+def test_answers_come_through_a_pipe() -> None:
+    answer = ask("check", "-", "--json", stdin=json.dumps({"1": 0.66, "9": 4}).encode())
+    assert answer.code == 1
+    marks = {mark["number"]: mark["is_right"] for mark in answer.json["answers"]}
+    assert (marks[1], marks[9], marks[2]) == (True, False, None)
+    refused = ask("check", "-", stdin=b'"0.66"')
+    assert refused.code == 3
+    assert "of type string, not an object\nwhere: standard input" in refused.err
