@@ -368,10 +368,12 @@ def _key_sentences(document: CrossDocument, view: View) -> list[str]:
         return [say(view, "The mask hides {key} from {query}.", query=query, key=key)]
     places = {"query": query, "key": key, "head": say(view, spoken_head(first.layer, first.head))}
     share = percent(first.weight)
+    count = len(document.key_heads)
     most = message("{query} gives {key} most in {head}: {share} of its weight, rank {rank}.")
+    if count == 1:  # there is no other in which it gives less
+        most = message("In {head} {query} gives {key} {share} of its weight, rank {rank}.")
     sentences_said = [say(view, most, share=share, rank=first.rank, **places)]
     has_special = any(row.beyond_special is not UNSET for row in document.key_heads)
-    count = len(document.key_heads)
     if count > 1 and has_special:
         leading = sum(row.beyond_special == 1 for row in document.key_heads)
         template = message(

@@ -227,15 +227,18 @@ def cut_link_sentences(document: FindDocument, view: View) -> Iterator[str]:
         return
     query_text = quoted_token(document.tokens, document.query, view)
     effect, first = max(effects, key=lambda pair: pair[0])
+    head = say(view, spoken_head(first.layer, first.head))
+    is_only_head = len(document.heads) == 1
     if effect >= NEGLIGIBLE:
-        head = say(view, spoken_head(first.layer, first.head))
         size = size_text(effect, "vector", view)
-        yield say(view, LINK_SENTENCES["most"], head=head, subject=query_text, size=size)
+        name = "alone" if is_only_head else "most"
+        yield say(view, LINK_SENTENCES[name], head=head, subject=query_text, size=size)
         if effect < LITTLE:
             degrees = math.degrees(math.acos(1 - effect))
             yield say(view, "That is little: the vector turns by {degrees:.1f}°.", degrees=degrees)
     else:
-        yield say(view, LINK_SENTENCES["nothing"], subject=query_text)
+        name = "unchanged" if is_only_head else "nothing"
+        yield say(view, LINK_SENTENCES[name], head=head, subject=query_text)
     is_same = len(effects) == 1  # what is cut together is the one head's link
     if (
         document.effect_together is not UNSET
@@ -358,7 +361,9 @@ def _single_sentences(
         yield say(view, templates["hidden"])  # by a mask
         return
     if abs(_defined_size(effects[0], document)) < NEGLIGIBLE:
-        yield say(view, templates["nothing"], subject=subject(document, view))
+        name = "unchanged" if len(document.effects) == 1 else "nothing"
+        head = head_phrase(effects[0], view)
+        yield say(view, templates[name], head=head, subject=subject(document, view))
         return
     if document.predictions is UNSET or document.measures[0] != "logprob":
         yield _largest_sentence(document, effects, templates, view)
@@ -401,6 +406,7 @@ def _largest_sentence(
 
 HEAD_SENTENCES = {
     "nothing": message("Taking away a single head changes nothing in {subject}."),
+    "unchanged": message("Taking away {head} changes nothing in {subject}."),
     "alone": message("Taking away {head} changes {subject}: {size}."),
     "most": message("Taking away {head} changes {subject} most: {size}."),
     "times": message("Taking away {head} changes {subject} most: {size}, {times} the next head."),
@@ -412,6 +418,7 @@ HEAD_SENTENCES = {
 LINK_SENTENCES = {
     "hidden": message("This link has no weight in any of these heads: there is nothing to cut."),
     "nothing": message("Cutting this link in a single head changes nothing in {subject}."),
+    "unchanged": message("Cutting this link in {head} changes nothing in {subject}."),
     "alone": message("Cutting this link in {head} changes {subject}: {size}."),
     "most": message("Cutting this link in {head} changes {subject} most: {size}."),
     "times": message(

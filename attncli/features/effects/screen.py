@@ -1076,27 +1076,12 @@ def _patch_pair_sentences(document: PatchDocument, view: View) -> Iterator[str]:
         corrupt=f"{document.m_corrupt:.2f}",
     )
     if document.effects:
-        first = document.effects[0]
-        if first.recovered > LITTLE:
-            most = message(
-                "{head} brings back most: {share} of the difference{interval}; {same} of the pairs"
-                " have this sign."
-            )
-        elif first.recovered > 0:
-            most = message(
-                "No single head brings back more than a tenth of the difference; {head} most:"
-                " {share}{interval}; {same} of the pairs have this sign."
-            )
-        else:
-            most = message("No single head brings back any of the difference.")
-        yield say(view, most, **_recovered_places(first, view))
-        last = min(document.effects, key=lambda row: row.recovered)
-        if last.recovered < -LITTLE:
-            away = message(
-                "Put in alone, {head} leads away from the clean texts most: {share}{interval};"
-                " {same} of the pairs have this sign."
-            )
-            yield say(view, away, **_recovered_places(last, view))
+        first, last = document.effects[0], document.effects[-1]
+        templates = PAIR_SHARES[_patched_scope(document)]
+        places = {"count": str(len(document.effects)), **_recovered_places(first, view)}
+        yield say(view, templates[_share_name(document)], **places)
+        if last.recovered < -LITTLE and len(document.effects) > 1:
+            yield say(view, templates["away"], **_recovered_places(last, view))
     if len(document.effects) > 1:
         yield say(view, "Heads are put in one at a time: these shares do not add up.")
     yield not_learned_note(document.model, view)
@@ -1119,6 +1104,155 @@ def _share_interval(row: PatchRow, view: View) -> str:
     if not isinstance(row.low, float) or not isinstance(row.high, float):
         return ""
     return bracketed_interval(percent(row.low), percent(row.high), view)
+
+
+def _patched_scope(document: PatchDocument) -> str:
+    """Of which heads a sentence on patched ones may speak: of the "only" one that was put in, of the
+    "chosen" ones, or of "all" heads of the model. A head that was not put in may bring back more.
+    """
+    count = len(document.effects)
+    if count == 1:
+        return "only"
+    kinds = len({row.attention for row in document.effects})
+    if count < document.model.attending * document.model.heads * kinds:
+        return "chosen"
+    return "all"
+
+
+def _share_name(document: PatchDocument) -> str:
+    """The name of the sentence on the largest share that a head brings back: "most", "little" where
+    it is no more than a tenth, "none", and of a single head "away" where it does the opposite."""
+    share = document.effects[0].recovered
+    if share > LITTLE:
+        return "most"
+    if share > 0:
+        return "little"
+    if share < -LITTLE and len(document.effects) == 1:
+        return "away"
+    return "none"
+
+
+SHARES = {
+    "all": {
+        "most": message(
+            "Of single heads {head} brings back most: {share} of the difference ({clean} in the"
+            " clean text, {corrupt} in the corrupt one)."
+        ),
+        "little": message(
+            "No single head brings back more than a tenth of the difference ({clean} clean, "
+            "{corrupt} corrupt); {head} most: {share}."
+        ),
+        "none": message(
+            "No single head brings back any of the difference ({clean} clean, {corrupt} corrupt)."
+        ),
+        "away": message("Put in alone, {head} leads away from the clean text most: {share}."),
+    },
+    "chosen": {
+        "most": message(
+            "Of the {count} heads put in, {head} brings back most: {share} of the difference"
+            " ({clean} in the clean text, {corrupt} in the corrupt one)."
+        ),
+        "little": message(
+            "None of the {count} heads put in brings back more than a tenth of the difference"
+            " ({clean} clean, {corrupt} corrupt); {head} most: {share}."
+        ),
+        "none": message(
+            "None of the {count} heads put in brings back any of the difference ({clean} clean,"
+            " {corrupt} corrupt)."
+        ),
+        "away": message("Of these heads {head} leads away from the clean text most: {share}."),
+    },
+    "only": {
+        "most": message(
+            "{head}, the only head put in, brings back {share} of the difference ({clean} in the"
+            " clean text, {corrupt} in the corrupt one)."
+        ),
+        "little": message(
+            "{head}, the only head put in, brings back no more than {share} of the difference"
+            " ({clean} clean, {corrupt} corrupt)."
+        ),
+        "none": message(
+            "{head}, the only head put in, brings back none of the difference ({clean} clean,"
+            " {corrupt} corrupt)."
+        ),
+        "away": message(
+            "{head}, the only head put in, brings back nothing: it leads away from the clean text by"
+            " {away} of the difference ({clean} clean, {corrupt} corrupt)."
+        ),
+    },
+}
+"""What patched heads bring back between two texts, by the scope and the name of the sentence."""
+PAIR_SHARES = {
+    "all": {
+        "most": message(
+            "{head} brings back most: {share} of the difference{interval}; {same} of the pairs"
+            " have this sign."
+        ),
+        "little": message(
+            "No single head brings back more than a tenth of the difference; {head} most:"
+            " {share}{interval}; {same} of the pairs have this sign."
+        ),
+        "none": message("No single head brings back any of the difference."),
+        "away": message(
+            "Put in alone, {head} leads away from the clean texts most: {share}{interval}; {same}"
+            " of the pairs have this sign."
+        ),
+    },
+    "chosen": {
+        "most": message(
+            "Of the {count} heads put in, {head} brings back most: {share} of the"
+            " difference{interval}; {same} of the pairs have this sign."
+        ),
+        "little": message(
+            "None of the {count} heads put in brings back more than a tenth of the difference;"
+            " {head} most: {share}{interval}; {same} of the pairs have this sign."
+        ),
+        "none": message("None of the {count} heads put in brings back any of the difference."),
+        "away": message(
+            "Of these heads {head} leads away from the clean texts most: {share}{interval}; {same}"
+            " of the pairs have this sign."
+        ),
+    },
+    "only": {
+        "most": message(
+            "{head}, the only head put in, brings back {share} of the difference{interval}; {same}"
+            " of the pairs have this sign."
+        ),
+        "little": message(
+            "{head}, the only head put in, brings back no more than {share} of the"
+            " difference{interval}; {same} of the pairs have this sign."
+        ),
+        "none": message("{head}, the only head put in, brings back none of the difference."),
+        "away": message(
+            "{head}, the only head put in, brings back nothing: it leads away from the clean texts,"
+            " {share} of the difference{interval}; {same} of the pairs have this sign."
+        ),
+    },
+}
+"""The same over pairs of texts."""
+
+
+def _share_sentences(document: PatchDocument, view: View) -> Iterator[str]:
+    """Yield what patched heads bring back of the difference between two texts: which of them most,
+    what next tokens say of that, and which leads away."""
+    first, last = document.effects[0], document.effects[-1]
+    templates = SHARES[_patched_scope(document)]
+    clean, corrupt = _distinct_number_texts(document.m_clean, document.m_corrupt)
+    yield say(
+        view,
+        templates[_share_name(document)],
+        count=len(document.effects),
+        head=head_phrase(first, view),
+        share=percent(first.recovered),
+        away=percent(abs(first.recovered)),
+        clean=clean,
+        corrupt=corrupt,
+    )
+    yield from probability_caveats(document, view)
+    if last.recovered < -LITTLE and len(document.effects) > 1:
+        yield say(
+            view, templates["away"], head=head_phrase(last, view), share=percent(last.recovered)
+        )
 
 
 @capitalize_sentences
@@ -1155,31 +1289,7 @@ def patch_sentences(document: PatchDocument, view: View) -> Iterator[str]:
             view, "only {heads} read what is put in; norms as in the corrupt text.", heads=receivers
         )
     if document.effects:
-        first = document.effects[0]
-        if first.recovered > LITTLE:
-            most = message(
-                "Of single heads {head} brings back most: {share} of the difference ({clean} in the"
-                " clean text, {corrupt} in the corrupt one)."
-            )
-        elif first.recovered > 0:
-            most = message(
-                "No single head brings back more than a tenth of the difference ({clean} clean, "
-                "{corrupt} corrupt); {head} most: {share}."
-            )
-        else:
-            most = message(
-                "No single head brings back any of the difference ({clean} clean, {corrupt}"
-                " corrupt)."
-            )
-        head = head_phrase(first, view)
-        share = percent(first.recovered)
-        clean, corrupt = _distinct_number_texts(document.m_clean, document.m_corrupt)
-        yield say(view, most, head=head, share=share, clean=clean, corrupt=corrupt)
-        yield from probability_caveats(document, view)
-        last = min(document.effects, key=lambda row: row.recovered)
-        if last.recovered < -LITTLE:
-            away = message("Put in alone, {head} leads away from the clean text most: {share}.")
-            yield say(view, away, head=head_phrase(last, view), share=percent(last.recovered))
+        yield from _share_sentences(document, view)
     if len(document.effects) > 1:
         yield say(view, "Heads are put in one at a time: these shares do not add up.")
     yield not_learned_note(document.model, view)

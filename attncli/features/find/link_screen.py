@@ -96,6 +96,11 @@ def link_sentences(document: FindDocument, view: View) -> list[str]:
     return [*answer_sentences, not_learned_note(document.model, view)]
 
 
+def _is_of_one_head(document: FindDocument) -> bool:
+    """Whether a single head was looked at: there is no other in which a weight could be less."""
+    return len(document.heads) == 1
+
+
 def _ends(document: FindDocument, view: View) -> list[str]:
     """The query and the key in quotes."""
     ends = (document.query, document.key)
@@ -151,9 +156,14 @@ def _hidden_sentences(document: FindDocument, view: View) -> Iterator[str]:
     back = [head for head in document.heads if head.reverse.rank is not None]
     if back:
         best = max(back, key=lambda head: counted_weight(head.reverse))
+        template = message(
+            "The other way {key} gives {query} most in layer {layer} head {head}: {share}."
+        )
+        if _is_of_one_head(document):
+            template = message("The other way {key} gives {query} {share} of its weight.")
         yield say(
             view,
-            "The other way {key} gives {query} most in layer {layer} head {head}: {share}.",
+            template,
             query=query,
             key=key,
             share=percent(counted_weight(best.reverse)),
@@ -177,10 +187,18 @@ def _resting_sentences(
     linked = claim(
         key, view, layer=first.layer, head=first.head, query=document.query, key=document.key
     )
+    template = message(
+        "{query} leaves most weight on {key} in layer {layer} head {head}, {share}; that does not"
+        " say that it looks at {key}."
+    )
+    if _is_of_one_head(document):
+        template = message(
+            "In layer {layer} head {head} {query} leaves {share} of its weight on {key}; that does"
+            " not say that it looks at {key}."
+        )
     yield say(
         view,
-        "{query} leaves most weight on {key} in layer {layer} head {head}, {share}; that does not"
-        " say that it looks at {key}.",
+        template,
         query=query,
         key=linked,
         share=softmax_percent(first.weight, first.visible),
@@ -194,6 +212,17 @@ def _resting_sentences(
     )
     if tops:
         other_key, count = tops.most_common(1)[0]  # keys of None are not counted above
+        if _is_of_one_head(document):
+            template = message("With {rest} left out it looks most at {other} there.")
+            if other_key == document.query:
+                template = message("With {rest} left out it looks most at itself there.")
+            yield say(
+                view,
+                template,
+                rest=rest_names(document.tokens),
+                other=quoted_token(document.tokens, other_key or 0, view),
+            )
+            return
         if other_key == document.query:
             yield say(
                 view,
@@ -234,7 +263,12 @@ def _weight_sentences(
     if first.beyond_rest is not UNSET:
         share = first.beyond_rest.share
     has_other_share = share is not None and percent(share) != percent(first.weight)
-    if holds_rest(document):
+    if holds_rest(document) and _is_of_one_head(document):
+        template = message(
+            "{query} gives {key}, without the tokens where heads rest, {share} of its weight, and"
+            " {whole} with them."
+        )
+    elif holds_rest(document):
         template = message(
             "{query} gives {key}, without the tokens where heads rest, most in layer {layer} head"
             " {head}: {share} of its weight, and {whole} with them."
@@ -350,6 +384,9 @@ def other_key_sentences(document: FindDocument, view: View) -> Iterator[str]:
         if document.rest is not UNSET and key in document.rest:
             yield resting_key(document.tokens, key, view)
         is_partly_at_rest = most.whole is not UNSET
+        if _is_of_one_head(document):
+            yield from _only_head_sentences(document, key, linked, best, most, view)
+            continue
         if is_partly_at_rest:
             yield from _partly_resting_sentences(query, linked, visible_links, best, most, view)
         else:
@@ -383,6 +420,74 @@ def other_key_sentences(document: FindDocument, view: View) -> Iterator[str]:
             less=less,
             heads=len(document.heads),
         )
+
+
+def _only_head_sentences(
+    document: FindDocument, key: int, linked: str, head: FoundHead, link: OtherKey, view: View
+) -> Iterator[str]:
+    """Yield what a query gives a further key in the only head looked at, and whether the first key
+    gets more there.
+
+    linked: the name of the key, which on a page points at the link.
+    """
+    query, first = _ends(document, view)
+    places = {
+        "layer": str(head.layer),
+        "head": str(head.head),
+        "query": query,
+        "first": first,
+        "key": linked,
+        "share": softmax_percent(link.weight, head.visible),
+    }
+    templates = ONLY_HEAD_SENTENCES
+    if link.whole is not UNSET:
+        templates = PARTLY_RESTING_SENTENCES
+        places["whole"] = softmax_percent(link.whole or 0.0, head.visible)
+    weight = counted_weight(head)
+    if head.rank is None:  # beside a hidden key any other has more
+        name = "gives"
+    elif link.weight < weight:
+        name = "less"
+    elif link.weight > weight:
+        name = "more"
+    else:
+        name = "equal"
+    yield say(view, templates[name], **places)
+
+
+ONLY_HEAD_SENTENCES = {
+    "gives": message("In layer {layer} head {head} {query} gives {key} {share} of its weight."),
+    "less": message(
+        "In layer {layer} head {head} {query} gives {key} {share} of its weight, less than {first}."
+    ),
+    "more": message(
+        "In layer {layer} head {head} {query} gives {key} {share} of its weight, more than {first}."
+    ),
+    "equal": message(
+        "In layer {layer} head {head} {query} gives {key} {share} of its weight, as much as"
+        " {first}."
+    ),
+}
+"""What a query gives a further key in the only head looked at, beside the first key."""
+PARTLY_RESTING_SENTENCES = {
+    "gives": message(
+        "{key} holds a token where heads rest whatever it is, such as the first of the text: with it"
+        " {query} gives {whole}; without it {share}."
+    ),
+    "less": message(
+        "{key} holds a token where heads rest whatever it is, such as the first of the text: with it"
+        " {query} gives {whole}; without it {share}, less than {first}."
+    ),
+    "more": message(
+        "{key} holds a token where heads rest whatever it is, such as the first of the text: with it"
+        " {query} gives {whole}; without it {share}, more than {first}."
+    ),
+    "equal": message(
+        "{key} holds a token where heads rest whatever it is, such as the first of the text: with it"
+        " {query} gives {whole}; without it {share}, as much as {first}."
+    ),
+}
+"""The same of a key that holds both tokens where heads rest, and others."""
 
 
 def _partly_resting_sentences(
@@ -448,6 +553,22 @@ def _verified_sentences(document: FindDocument, view: View) -> Iterator[str]:
         return head.verified.weight
 
     best = max(verified, key=weight_in_front)
+    if _is_of_one_head(document):
+        if best.verified is not UNSET and best.verified.rank is not None:
+            yield say(
+                view,
+                "With {word} in front {query} gives {key} {share} of its weight in layer {layer} head"
+                " {head}, rank {after} among all keys; without {word} its rank is {before}.",
+                word=quote_text(document.word_before, view),
+                query=query,
+                key=key,
+                share=softmax_percent(weight_in_front(best), best.visible),
+                layer=best.layer,
+                head=best.head,
+                after=best.verified.rank,
+                before=best.rank,
+            )
+        return
     before = sum(head.rank == 1 for head in verified)
     after = sum(head.verified is not UNSET and head.verified.rank == 1 for head in verified)
     yield say(

@@ -109,3 +109,13 @@ def test_links_of_the_same_weight_are_said_to_be_several(lang: str, tie: str, al
 def test_heads_that_are_not_shown_are_told_once(parts: str) -> None:
     screen = ask("cross", "my dog", "the cat", "--num-heads", "2", "--show", parts).out
     assert screen.count("other head not shown") == 1
+
+
+def test_one_head_alone_is_not_said_to_give_most() -> None:
+    line = ("cross", "我 爱 你", "I love you", "--tokenizer", "whitespace", "--num-heads", "4")
+    ends = ("--query", "爱", "--to", "love")
+    every = ask(*line, *ends).out
+    assert '"爱" gives "love" most in layer 0 head 0: 38% of its weight' in " ".join(every.split())
+    one = " ".join(ask(*line, *ends, "--head", "1").out.split())
+    assert 'In layer 0 head 1 "爱" gives "love" 21% of its weight, rank 2.' in one
+    assert "most" not in one

@@ -162,10 +162,41 @@ def test_a_share_over_pairs_below_a_tenth_is_little_and_one_below_0_leads_away(
     document = attncli.patch_pairs(model, SAMPLES)
     first, last = document.effects[0], document.effects[-1]
     for most, least, little, away in ((0.3, 0.0, False, False), (0.05, -0.3, True, True)):
-        rows = [replace(first, recovered=most), replace(last, recovered=least)]
+        rows = [replace(row, recovered=0.0) for row in document.effects]
+        rows = [replace(first, recovered=most), *rows[1:-1], replace(last, recovered=least)]
         said = " ".join(patch_sentences(replace(document, effects=rows), View(width=300)))
         assert ("No single head brings back more than a tenth" in said) == little
         assert ("leads away from the clean texts most: -30%" in said) == away
+
+
+@pytest.mark.parametrize("is_of_pairs", [True, False])
+def test_a_sentence_on_patched_heads_speaks_of_no_head_that_was_not_put_in(
+    model: Model, is_of_pairs: bool
+) -> None:
+    pair = read_pairs(SAMPLES).pairs[0]
+    document = attncli.patch(model, pair.clean, pair.corrupt, target=" it", versus=" the")
+    if is_of_pairs:
+        document = attncli.patch_pairs(model, SAMPLES)
+    first, last = document.effects[0], document.effects[-1]
+    for shares, expected in (
+        ((0.3,), "the only head put in, brings back 30% of the difference"),
+        ((0.05,), "the only head put in, brings back no more than 5.0% of the difference"),
+        ((-0.05,), "the only head put in, brings back none of the difference"),
+        ((-0.25,), "brings back nothing: it leads away from the clean text"),
+        ((0.3, -0.3), "Of the 2 heads put in, layer"),
+        ((0.05, -0.3), "None of the 2 heads put in brings back more than a tenth"),
+        ((-0.2, -0.3), "None of the 2 heads put in brings back any of the difference"),
+    ):
+        rows = [
+            replace(row, recovered=share) for row, share in zip((first, last), shares, strict=False)
+        ]
+        said = " ".join(patch_sentences(replace(document, effects=rows), View(width=300)))
+        assert expected in said
+        assert "No single head" not in said
+        assert "Of single heads" not in said
+        assert "alone" not in said
+        assert (" most" in said) == (len(shares) > 1)
+        assert ("Of these heads layer" in said) == (len(shares) > 1)
 
 
 def test_parts_of_logits_are_means_over_pairs_and_add_up(model: Model) -> None:

@@ -203,3 +203,29 @@ def test_a_link_to_a_neighbour_is_said_to_be_one(tmp_path: Path) -> None:
     assert "stands directly" not in apart.out
     seeded = ask("find", "a b c d", "--from", "d", "--to", "c")
     assert "stands directly" not in seeded.out
+
+
+def test_of_one_head_alone_nothing_is_said_to_be_most() -> None:
+    line = ("find", TEXT, *("--num-heads", "5", "--d-model", "30"), "--head", "3")
+    ends = ("--from", "it", "--to", "animal", "--to", "street")
+    (row,) = ask(*line, *ends, "--json").json["heads"]
+    shown = " ".join(ask(*line, *ends, "--effect").out.split())
+    assert " most" not in shown.split("tint:")[1]
+    assert "1 of 1 heads" not in shown
+    assert "Cutting this link in layer 0 head 3 changes" in shown
+    street = row["others"][0]["weight"]
+    beside = "less" if street < row["weight"] else "more"
+    expected = (
+        f'In layer 0 head 3 "it" gives "street" {100 * street:.1f}% of its weight, {beside} than'
+    )
+    assert f'{expected} "animal".' in shown
+    chinese = ask(*line, *ends, "--effect", "--lang", "zh").out.replace("\n", "")
+    assert "最大" not in chinese
+    assert "各头之中" not in chinese
+
+
+def test_of_one_head_a_hidden_and_a_resting_key_are_not_said_to_get_most() -> None:
+    line = ("find", TEXT, *("--num-heads", "5", "--d-model", "30", "--mask", "causal"))
+    hidden = " ".join(ask(*line, "--head", "3", "--from", "it", "--to", "tired").out.split())
+    assert 'The other way "tired" gives "it"' in hidden
+    assert '"it" most' not in hidden
