@@ -18,7 +18,7 @@ FOLDER = Path(attncli.language.__path__[0])
 PAGES = sorted((FOLDER / "guide" / "zh").glob("*.md"))
 HAN = re.compile("[\u3400-\u9fff]")
 FAULTS = {
-    "a space before 个": re.compile(" 个"),
+    "no space before 个": re.compile("[0-9A-Za-z}_`%)*]个"),
     "a space behind a full-width sign": re.compile("[，。；：？！、] (?! )"),
     "straight quotes around a word": re.compile(
         r"(?<![\w=#.{])'[\w\u3400-\u9fff ]+'(?!\w)|(?<![\w={:\[ ])\"[\w\u3400-\u9fff]+\"(?![\w:])"
@@ -53,7 +53,7 @@ def test_the_catalogue_has_no(fault: str) -> None:
 
 
 def test_the_patterns_can_fail() -> None:
-    wrong = ("共 3 个头", "好。 是", "没有 '词' ", "是,否", "汇点", "其总和离开此头")
+    wrong = ("共 3个头", "好。 是", "没有 '词' ", "是,否", "汇点", "其总和离开此头")
     for text in wrong:
         assert any(pattern.search(text) for pattern in FAULTS.values()), text
 

@@ -321,7 +321,7 @@ def test_single_chinese_signs_are_called_characters() -> None:
         return ask("tokens", text, "--brief", *more).out.strip()
 
     assert said("我爱你") == "Each of the 3 characters is one token."
-    assert said("我爱你", "--lang", "zh") == "3个字各是一个词元。"
+    assert said("我爱你", "--lang", "zh") == "3 个字各是一个词元。"
     assert said("我", "--lang", "zh") == "这个字是一个词元。"
     assert said("今天 我", "--tokenizer", "whitespace") == "2 tokens."
     assert said("a b c") == "Each of the 3 words is one token."

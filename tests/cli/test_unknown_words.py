@@ -22,7 +22,7 @@ TEXT = "她吃苹果，他吃香蕉"
 MODEL = ("--model", "minilm")
 ONE = ("--head", "L0H0")
 COUNT = "7 of 9 words are unknown to this model: it cannot tell them apart"
-COUNT_ZH = "9个字词中有 7个是这个模型不认识的：它分不清这些字词"
+COUNT_ZH = "9 个字词中有 7 个是这个模型不认识的：它分不清这些字词"
 LINES: dict[str, tuple[str, ...]] = {
     "run": ("run", TEXT, *MODEL),
     "heads": ("heads", TEXT, *MODEL),
@@ -119,7 +119,7 @@ def test_everything_that_a_decoder_is_asked_marks_and_counts_them(name: str, lea
     assert [token["text"] for token in document["tokens"] if token.get("unknown")] == ["zz"]
     for lang, count in (
         ("en", "1of5wordsisunknowntothismodel"),
-        ("zh", "5个词中有1个是这个模型不认识的"),
+        ("zh", "5 个词中有1 个是这个模型不认识的"),
     ):
         shown = "".join(ask(*line, "--lang", lang).out.split())
         assert shown.count(count) == 2, lang  # as a warning above, and below the answer
@@ -334,7 +334,7 @@ def test_scans_count_them_and_can_leave_their_texts_out(tmp_path: Path) -> None:
     assert "unknown" not in whole["done"]["skipped"]
     assert "2 of 3 texts, 8 of 22 tokens" in whole["warnings"][0]
     shown = "".join(ask("scan", "show", str(tmp_path / "whole"), "--lang", "zh").out.split())
-    assert "3段文本中的2段，22个词元中的8个" in shown
+    assert "3段文本中的2段，22 个词元中的8 个" in shown
     assert (
         "skip_unknown" not in (tmp_path / "whole" / "plan.json").read_text()
     )  # so that digests stay
@@ -391,7 +391,7 @@ def test_texts_with_different_counts_are_named() -> None:
     line = ("compare", TEXT, "她吃苹果，他喝香水", *MODEL, "--brief")
     assert f'In "{TEXT}": 7 of 9 words are unknown' in ask(*line, width=200).out
     assert 'In "她吃苹果，他喝香水": 6 of 9 words are unknown' in ask(*line, width=200).out
-    assert f"“{TEXT}”：9个字词中有 7个" in ask(*line, "--lang", "zh", width=200).out
+    assert f"“{TEXT}”：9 个字词中有 7 个" in ask(*line, "--lang", "zh", width=200).out
 
 
 @pytest.mark.many
@@ -414,7 +414,7 @@ def test_warnings_of_two_texts_say_which(
     ]
     assert counted == [f"{names[0]}: {COUNT}", f"{names[1]}: {COUNT.replace('7', '6', 1)}"]
     chinese = ask(*line, *reads, "--lang", "zh", width=200).out
-    assert "9个字词中有 6个是这个模型不认识的" in chinese
+    assert "9 个字词中有 6 个是这个模型不认识的" in chinese
     assert "words are unknown" not in chinese
     same = ask(line[0], TEXT, "她吃香蕉，他吃苹果", *reads, "--json").json["warnings"]
     assert [text for text in same if "are unknown" in text] == [COUNT]

@@ -81,7 +81,7 @@ def test_the_variable_chooses_the_language_and_the_option_overrides_it() -> None
 
 
 def test_places_are_filled_with_what_stood_there() -> None:
-    assert translate(plural("{count} head", "{count} heads", count=12), "zh") == "12个头"
+    assert translate(plural("{count} head", "{count} heads", count=12), "zh") == "12 个头"
     assert (
         translate(message("layer {layer} head {head}", layer=3, head=1), "zh") == "第 3 层第 1 头"
     )
@@ -123,7 +123,7 @@ ERRORS = [
     (("run", TEXT, "--layer", "3"), "错误：没有第 3 层"),
     (("run", TEXT, "--mask", "nothing"), "错误：未知的掩码“nothing”"),
     (("run", TEXT, "--nonsense"), "错误：attn run 没有选项 --nonsense"),
-    (("run", TEXT, "--num-heads", "7"), "错误：d_model 64 不能被 7个头整除"),
+    (("run", TEXT, "--num-heads", "7"), "错误：d_model 64 不能被 7 个头整除"),
     (("find", TEXT), "错误：attn find 需要两个词元"),
 ]
 """What people run into first, and what it says."""

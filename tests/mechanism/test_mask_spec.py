@@ -147,7 +147,7 @@ def test_words_state_what_the_numbers_count():
     assert "2 keys before and 5 keys after" in Window(2, 5).describe()
     assert "its own included" in Streaming(4, 16).describe()
     assert "j ≤ i" in Causal().describe()
-    assert "连同自身共 3个" in Window(2, 0).describe().translation("zh")
+    assert "连同自身共 3 个" in Window(2, 0).describe().translation("zh")
     assert (
         AllOf((Causal(), Padding(2))).describe()
         == f"{Causal().describe()}; and {Padding(2).describe()}"

@@ -230,7 +230,7 @@ def test_a_key_that_is_the_first_token_is_told_and_ties_and_texts_left_out(
         ),
         "zh": (
             "from=w2 to=w1 weight>=0.001：在 2 段文本中，键是第一个词元",
-            f"{equal}个头并列居首",
+            f"{equal} 个头并列居首",
             "5 段文本中有 2 段不计",
         ),
     }

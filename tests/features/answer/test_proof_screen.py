@@ -181,7 +181,7 @@ def test_nothing_is_missing_where_that_cannot_be_told(every: float, cut: str) ->
 def test_one_head_in_chinese_is_not_at_once() -> None:
     chinese = View(lang="zh", width=400)
     assert "在估计排在最前的头中切断" in said(carrier_sentences(carried([-0.8], -0.9), chinese))
-    assert "在估计排在最前的 2个头中同时" in said(
+    assert "在估计排在最前的 2 个头中同时" in said(
         carrier_sentences(carried([-0.8, -0.1], -0.9), chinese)
     )
 

@@ -281,7 +281,7 @@ def test_screens_and_tables(folder: Path, tmp_path: Path) -> None:
     assert [row.split("\t")[0] for row in plain[1:]] == ["h2o:4,2", "h2o:8,4", "tova:4", "tova:8"]
     saved = tmp_path / "cache.json"
     saved.write_text(ask(*line, "--json").out)
-    for lang, says in (("en", "a cache of 8 keys keeps most with"), ("zh", "8个键")):
+    for lang, says in (("en", "a cache of 8 keys keeps most with"), ("zh", "8 个键")):
         for width in (60, 80, 120):
             shown = ask(*line, "--lang", lang, width=width)
             assert "".join(says.split()) in "".join(shown.out.split())

@@ -50,7 +50,7 @@ def test_right_answers_are_right_however_they_are_written(marked) -> None:
         ("2", "e", True), ("2", "2.7", True), ("2", "2.72", True), ("2", "2.8", False),
         ("2", "3", False), ("1", "66%", True), ("1", "0.7", False), ("1", "0.65", False),
         ("9", "three", True), ("9", "三", True), ("9", "two", False),
-        ("2", "exp(1)", True), ("2", "2.72倍", True), ("9", "3个", True), ("2", "2.75", False), ("2", "exp(x)", False),
+        ("2", "exp(1)", True), ("2", "2.72倍", True), ("9", "3 个", True), ("2", "2.75", False), ("2", "exp(x)", False),
         ("1", "0,659", True), ("1", "0,66", True), ("1", "0，66", True), ("1", "65,9 %", True), ("2", "2,72", True),
         ("2", "2,718", True), ("2", "2,8", False), ("1", "0,645", False), ("4", "64,0", True), ("4", "6,4", False),
         ("7", "500 500", True), ("7", "500\u00a0500", True), ("7", "500,500.0", True), ("7", "500,5", False),

@@ -23,7 +23,7 @@ def test_a_causal_mask_is_a_triangle() -> None:
 
 def test_each_mask_says_what_its_number_counts() -> None:
     assert "3 keys, its own included" in ask("mask", "window:3").out
-    assert "连同自身共 3个" in ask("mask", "window:3", "--lang", "zh").out
+    assert "连同自身共 3 个" in ask("mask", "window:3", "--lang", "zh").out
 
 
 def test_an_intersection_is_drawn_beside_its_parts() -> None:

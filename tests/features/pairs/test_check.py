@@ -40,7 +40,7 @@ def test_pairs_that_do_not_fit_are_told_and_end_with_1(gpt2: str, tmp_path: Path
     assert "' zebra' is 6 tokens" in fault["fault"]
     assert len(answer.json["pairs"]) == 1
     shown = ask("pairs", "check", str(path), "--model", gpt2, "--lang", "zh").out
-    assert "“ zebra”是 6个词元" in shown
+    assert "“ zebra”是 6 个词元" in shown
 
 
 def test_the_screen_says_how_often_it_is_right(gpt2: str) -> None:
