@@ -499,7 +499,8 @@ def read_key() -> str:
     handle = sys.stdin.fileno()
     terminal_settings = termios.tcgetattr(handle)
     try:
-        tty.setcbreak(handle)  # keys come one by one, and are not shown
+        # keys come one by one, and are not shown; those typed ahead are kept, unlike by default
+        tty.setcbreak(handle, termios.TCSADRAIN)
         key = os.read(handle, 1)
         # an arrow sends Escape and more at once: what stays unread would be typed into the shell
         if key == b"\x1b" and select.select([handle], [], [], ESCAPE_PATIENCE)[0]:

@@ -238,8 +238,13 @@ def test_seeded_weights_in_a_file_are_the_seeded_model(
     )
     assert loaded.spec == seeded.spec
     assert loaded.identity == replace(
-        seeded.identity, source="file", name=path.name, layout=loaded.identity.layout
+        seeded.identity,
+        source="file",
+        name=path.name,
+        layout=loaded.identity.layout,
+        drawn=loaded.identity.drawn,
     )
+    assert loaded.identity.drawn == ("words",)  # none of the settings has positions
     assert loaded.warnings == ()
     (ours,), (theirs,) = loaded.trace(HUMPTY), seeded.trace(HUMPTY)
     assert all(np.array_equal(ours.stages[name], theirs.stages[name]) for name in theirs.stages)
