@@ -119,7 +119,7 @@ def test_everything_that_a_decoder_is_asked_marks_and_counts_them(name: str, lea
     assert [token["text"] for token in document["tokens"] if token.get("unknown")] == ["zz"]
     for lang, count in (
         ("en", "1of5wordsisunknowntothismodel"),
-        ("zh", "5个词中有1个是这个模型不认识的"),
+        ("zh", "5 个词中有1 个是这个模型不认识的"),
     ):
         shown = "".join(ask(*line, "--lang", lang).out.split())
         assert shown.count(count) == 2, lang  # as a warning above, and below the answer

@@ -96,8 +96,8 @@ def _variants(document: CostDocument, view: View) -> Lines:
     note = message("pairs per head; multiply-adds of all heads")
     meanings = message(
         "steps: what must happen one after the other. path: layers (for the rnn: steps) "
-        "until the first token can influence the last; -: never, by chance (lsh), or too long a "
-        "way to be looked up."
+        "until the first token can influence the last; -: no fixed number: never, only by chance "
+        "(lsh), or further than attn counts."
     )
     sizes = say(
         view,

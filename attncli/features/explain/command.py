@@ -255,7 +255,7 @@ def position(
     output: TopicOutput,
     query: Annotated[str | None, declarations.QUERY] = None,
 ) -> None:
-    """How attention learns where words stand: each way's numbers, and what it does to one query's
+    """How attention is told where words stand: each way's numbers, and what it does to one query's
     weights.
 
     attn explain position "humpty dumpty sat on" --query on

@@ -817,7 +817,8 @@ def weights_as_tints(
 def agreement_remark(difference: float, view: View) -> Lines:
     """A remark that tells by how much the worked numbers differ at most from the run's own."""
     template = message(
-        "Worked by hand and taken from the run, the same numbers differ by at most {difference}."
+        "Computed step by step here and taken from the run, the numbers differ by at most "
+        "{difference}."
     )
     return remark(say(view, template, difference=f"{difference:.1e}"), view)
 

@@ -270,12 +270,22 @@ def _redistribution_sentence(document: MaskTopic, view: View) -> str:
     # not so where numbers left their range, or a learned sink takes a part
     if visible_share <= 0 or np.abs(before[visible] / visible_share - after[visible]).max() > CLOSE:
         return ""
+    share = f"{document.hidden:.{view.precision}f}"
+    if np.count_nonzero(visible) == 1:
+        return say(
+            view,
+            "The keys that the mask hides from {query} would have had {share} of its weight. The "
+            "one key left, {key}, gets all of it.",
+            query=name,
+            share=share,
+            key=quoted_token(document.tokens, int(visible.argmax()), view),
+        )
     return say(
         view,
         "The keys that the mask hides from {query} would have had {share} of its weight. The "
         "others share it in proportion: each weight is divided by what is left, {rest}.",
         query=name,
-        share=f"{document.hidden:.{view.precision}f}",
+        share=share,
         rest=f"{visible_share:.{view.precision}f}",
     )
 
@@ -1100,7 +1110,7 @@ def position_blocks(document: PositionTopic, view: View) -> Sequence[Lines]:
         note=note,
     )
     what = lead(
-        "how attention learns where words stand",
+        "how attention is told where words stand",
         "By itself attention sees a set of words, not a row of them: attn explain order "
         "measures that. Positions can enter in three places: added to the input, turning "
         "queries and keys, or added to the scores.",

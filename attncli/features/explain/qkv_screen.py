@@ -476,8 +476,8 @@ def _value_sentence(values: SharedKeyValue, query: str) -> Message:
             **cosines,
         )
     return message(
-        "Why K is not V: handing over keys gives {query} another output from the same weights: "
-        "cosine {cosine} between the two.",
+        "Why K is not V: what a word is found by need not be what it hands over; keys in place of "
+        "values would give {query} another output (cosine {cosine} between the two).",
         **cosines,
     )
 

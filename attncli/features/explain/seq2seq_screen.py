@@ -151,7 +151,6 @@ def _seq2seq_answer(document: Seq2seqTopic, view: View) -> Lines:
         document.key_text, document.keys, weights[query], view, query=None, tint=tint
     )
     texts = [
-        _bottleneck_sentence(document, view),
         say(
             view,
             "At {query} the search draws most on {key}: {share}.",
@@ -160,6 +159,7 @@ def _seq2seq_answer(document: Seq2seqTopic, view: View) -> Lines:
             share=percent(float(weights[query, key])),
         ),
         _context_sentence(document, view),
+        _bottleneck_sentence(document, view),
         not_learned_note(document.model, view),
     ]
     return stack(said, read, sentences(texts, view))
@@ -171,18 +171,16 @@ def _bottleneck_sentence(document: Seq2seqTopic, view: View) -> str:
     rows = document.bottleneck
     row = next((row for row in rows if row.vector < HALF), None)
     template = message(
-        "A demonstration with random vectors, not this run's, of {words} random words: the shortest"
-        " list tried of which one vector of width {width} gives back less than half, {vector}. A"
-        " search over {words} annotations gives back {search}, guessing among {vocabulary:,} words"
-        " {chance}."
+        "Apart from this text: of {words} random words added into one vector of width {width},"
+        " {vector} can be read back, the first length tried where that is less than half; searched"
+        " one by one, {search}; by guessing among {vocabulary:,} words, {chance}."
     )
     if row is None:
         row = rows[-1]
         template = message(
-            "A demonstration with random vectors, not this run's, of {words} random words, the"
-            " longest list tried: one vector of width {width} gives back {vector}. A search over"
-            " {words} annotations gives back {search}, guessing among {vocabulary:,} words"
-            " {chance}."
+            "Apart from this text: of {words} random words added into one vector of width {width},"
+            " {vector} can be read back, the longest length tried; searched one by one, {search}; by"
+            " guessing among {vocabulary:,} words, {chance}."
         )
     return say(
         view,

@@ -336,7 +336,8 @@ def _answer(document: TrainingTopic, query: str, target: str, view: View) -> Lin
         )
     size = int(np.size(document.query_matrix_gradient))
     moves = message(
-        "Each of the {count:,} numbers of W_Q and W_K moved by its own gradient times η.",
+        "Each of the {count:,} numbers of W_Q and W_K moved against its own gradient, by η times "
+        "it; where that is 0, it stayed.",
         count=2 * size,  # the head's W_K is as large as its W_Q
     )
     texts = [say(view, text) for text in (result, moves)]

@@ -141,6 +141,10 @@ def test_a_mask_hides_and_the_others_share_what_is_left() -> None:
     shown = ask("explain", "mask", TEXT).out
     assert f"would have had {found['hidden']:.4f} of its weight" in shown.replace("\n", " ")
     assert "sees every key" in ask("explain", "mask", TEXT, "--query", "on").out
+    alone = " ".join(ask("explain", "mask", TEXT, "--query", "#0").out.split())
+    assert f'The one key left, "{TEXT.split()[0]}", gets all of it.' in alone
+    assert "in proportion" in " ".join(shown.split())
+    assert "in proportion" not in alone
     assert "batch" not in shown
 
 

@@ -55,10 +55,11 @@ def test_the_search_is_the_run_of_cross_and_said_with_its_numbers() -> None:
     assert found["cosine"] == pytest.approx(sum(pairs) / 12, abs=1e-6)
     said = " ".join(ask("explain", "seq2seq", *TEXTS, "--d-model", "16", "--brief").out.split())
     first = next(row for row in found["bottleneck"] if row["vector"] < 0.5)
-    assert "A demonstration with random vectors, not this run's" in said
-    assert f"guessing among {found['vocabulary']} words 0.4%." in said  # 1 of 256
-    assert f"of {first['words']} random words: the shortest list tried" in said
-    assert "of which one vector of width 16 gives back less than half" in said
+    beside = f"Apart from this text: of {first['words']} random words added into one vector"
+    share = f"{first['vector']:.0%}"
+    assert f"{beside} of width 16, {share} can be read back, the first length tried" in said
+    assert f"by guessing among {found['vocabulary']} words, 0.4%." in said  # 1 of 256
+    assert said.index("At ") < said.index(beside)  # what is asked about comes first
     assert f"mean cosine of two: {found['cosine']:.2f}" in said
     assert ask("explain", "seq2seq", "--d-model", "16", "--json").json == found
     alone = ask("explain", "seq2seq", "le", "the cat", "--d-model", "16").out
