@@ -118,9 +118,10 @@ def test_everything_that_a_decoder_is_asked_marks_and_counts_them(name: str, lea
     ]
     assert [token["text"] for token in document["tokens"] if token.get("unknown")] == ["zz"]
     for lang, count in (
-        ("en", "1of5wordsisunknowntothismodel"),
-        ("zh", "5 个词中有1 个是这个模型不认识的"),
+        ("en", "1 of 5 words is unknown to this model"),
+        ("zh", "5 个词中有 1 个是这个模型不认识的"),
     ):
+        count = "".join(count.split())  # wherever its line is wrapped
         shown = "".join(ask(*line, "--lang", lang).out.split())
         assert shown.count(count) == 2, lang  # as a warning above, and below the answer
         assert count in shown[-200:]
